@@ -1,0 +1,17 @@
+# Runs the command after `--`, keeps what it prints in the file REPORT and shows it on failure.
+set(command)
+set(seen OFF)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(seen)
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(seen ON)
+  endif()
+endforeach()
+execute_process(COMMAND ${command} OUTPUT_VARIABLE output ERROR_VARIABLE output
+                RESULT_VARIABLE result)
+file(WRITE ${REPORT} "${output}")
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${output}")
+endif()

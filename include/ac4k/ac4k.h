@@ -1,0 +1,160 @@
+/* AC4K: low-precision kernels for LLM and diffusion inference. The C ABI.
+ *
+ * Tensors come in as DLPack views, outputs are allocated by the caller, work is enqueued on the
+ * caller's stream. Every function is safe to call from several threads at once. */
+#ifndef AC4K_AC4K_H_
+#define AC4K_AC4K_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "third_party/dlpack.h"
+
+#define AC4K_VERSION "0.1.0"
+#define AC4K_MAX_DIMS 8
+#define AC4K_MAX_ARGS 16
+#define AC4K_MAX_OUTPUTS 4
+
+#if defined(AC4K_BUILDING)
+#define AC4K_API __attribute__((visibility("default")))
+#else
+#define AC4K_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What went wrong, by the Python exception it becomes. */
+typedef enum ac4k_status {
+  AC4K_OK = 0,
+  AC4K_INVALID_VALUE = 1, /* ValueError: shape, stride, alignment, device, option */
+  AC4K_INVALID_TYPE = 2,  /* TypeError: dtype, kind or number of arguments */
+  AC4K_UNSUPPORTED = 3,   /* NotImplementedError: valid, but not built or not written */
+  AC4K_OUT_OF_MEMORY = 4, /* MemoryError */
+  AC4K_RUNTIME_ERROR = 5  /* RuntimeError: driver, compiler, file system */
+} ac4k_status;
+
+/* The text of this thread's latest failure; valid until its next failing call. */
+AC4K_API const char* ac4k_last_error(void);
+
+AC4K_API const char* ac4k_version(void);
+
+/* ---- Ops ------------------------------------------------------------------------------- */
+
+typedef struct ac4k_op ac4k_op; /* lives as long as the library */
+
+AC4K_API size_t ac4k_num_ops(void);
+AC4K_API const ac4k_op* ac4k_op_at(size_t index);
+/* NULL when there is no such op. */
+AC4K_API const ac4k_op* ac4k_find_op(const char* name);
+AC4K_API const char* ac4k_op_name(const ac4k_op* op);
+/* The whole op table as a JSON array: what the bindings, stubs and docs are made from. */
+AC4K_API const char* ac4k_op_table_json(void);
+
+typedef enum ac4k_arg_kind {
+  AC4K_ARG_NONE = 0, /* an optional argument left out */
+  AC4K_ARG_TENSOR = 1,
+  AC4K_ARG_INT = 2,
+  AC4K_ARG_FLOAT = 3,
+  AC4K_ARG_BOOL = 4,
+  AC4K_ARG_STRING = 5 /* the name of a choice, e.g. "tanh" */
+} ac4k_arg_kind;
+
+typedef struct ac4k_arg {
+  ac4k_arg_kind kind;
+  union {
+    const DLTensor* tensor;
+    int64_t integer; /* AC4K_ARG_INT and AC4K_ARG_BOOL */
+    double real;
+    const char* string;
+  } value;
+} ac4k_arg;
+
+/* One parameter of an op, as bindings need it; `ac4k_op_table_json` tells the rest. */
+typedef struct ac4k_param {
+  const char* name;
+  ac4k_arg_kind kind; /* AC4K_ARG_STRING for a choice */
+  int32_t keyword_only;
+  int32_t has_default;
+} ac4k_param;
+
+AC4K_API size_t ac4k_op_num_params(const ac4k_op* op);
+AC4K_API size_t ac4k_op_num_outputs(const ac4k_op* op);
+AC4K_API ac4k_param ac4k_op_param(const ac4k_op* op, size_t index);
+
+/* What an output must be. */
+typedef struct ac4k_tensor_spec {
+  DLDevice device;
+  DLDataType dtype;
+  int32_t ndim;
+  int64_t shape[AC4K_MAX_DIMS];
+} ac4k_tensor_spec;
+
+/* Checks the arguments and fills one spec per output. Arguments stand in the order of the
+ * signature; trailing ones that have a default may be left out. */
+AC4K_API ac4k_status ac4k_infer(const ac4k_op* op, const ac4k_arg* args, size_t num_args,
+                                ac4k_tensor_spec* specs, size_t num_outputs);
+
+/* Checks everything, then runs the op on `stream` (a CUstream; ignored on the CPU). Nothing is
+ * written unless every check passes. */
+AC4K_API ac4k_status ac4k_call(const ac4k_op* op, const ac4k_arg* args, size_t num_args,
+                               const DLTensor* const* outputs, size_t num_outputs, void* stream);
+
+/* ---- Settings and facts ------------------------------------------------------------------ */
+
+/* "cpu_isa" (auto, generic, avx2, avx512, amx), "num_threads" (0: as OpenMP decides),
+ * "dependent_launch" (on, off), "jit" (auto, off, force), "cache_dir", "nvrtc_path" (a libnvrtc.so),
+ * "cuda_include" (colon list of directories with cuda_fp16.h). */
+AC4K_API ac4k_status ac4k_set(const char* name, const char* value);
+/* Valid until this thread's next ac4k_get; NULL when there is no such setting. */
+AC4K_API const char* ac4k_get(const char* name);
+
+/* What was built and what runs here, as a JSON object. Valid until this thread's next call. */
+AC4K_API const char* ac4k_info_json(void);
+
+/* ---- Kernels of your own ----------------------------------------------------------------- */
+
+typedef struct ac4k_kernel ac4k_kernel; /* lives as long as the library */
+
+/* Compiles CUDA C++ text with NVRTC, or takes it from the cache. `entry` is the kernel's name or a
+ * name expression such as "scale<float, 4>"; `options` are extra compiler options, one a line, or
+ * NULL; `arch` is "sm90a" and the like, NULL for the current device. */
+AC4K_API ac4k_status ac4k_jit_compile(const char* source, const char* entry, const char* options,
+                                      const char* arch, ac4k_kernel** kernel);
+/* A kernel of the library itself: `module` as in "common/stream". */
+AC4K_API ac4k_status ac4k_kernel_find(const char* module, const char* entry, const char* arch,
+                                      ac4k_kernel** kernel);
+/* Registers, spills, shared memory, cache key and compile time, as a JSON object. */
+AC4K_API const char* ac4k_kernel_json(const ac4k_kernel* kernel);
+
+typedef struct ac4k_launch {
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t cluster[3];    /* {0, 0, 0}: none */
+  uint32_t shared_bytes;  /* dynamic shared memory */
+  int32_t dependent;      /* programmatic dependent launch */
+  int32_t device_id;
+  void* stream;
+} ac4k_launch;
+
+/* `params` holds one pointer per kernel argument. */
+AC4K_API ac4k_status ac4k_kernel_launch(const ac4k_kernel* kernel, const ac4k_launch* launch,
+                                        void** params);
+
+/* Waits for all work on a device, for callers whose framework has no streams. */
+AC4K_API ac4k_status ac4k_synchronize(int32_t device_id);
+
+/* Compiles a module of the library (NULL: every one) for `arch` into the cache. `report`, when not
+ * NULL, gets a JSON array, one object a module with registers, local_bytes (spills) and shared_bytes
+ * of each kernel; valid until this thread's next call. */
+AC4K_API ac4k_status ac4k_jit_build(const char* module, const char* arch, const char** report);
+/* The entries of the kernel cache, as a JSON array. Valid until this thread's next call. */
+AC4K_API const char* ac4k_jit_list_json(void);
+/* Empties the kernel cache; `num_removed` may be NULL. */
+AC4K_API ac4k_status ac4k_jit_clear(int64_t* num_removed);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* AC4K_AC4K_H_ */

@@ -1,0 +1,76 @@
+/* One function per op. Made from the op table by tools/generate.py; do not edit.
+ * A NULL for an optional tensor or a choice means its default. */
+#ifndef AC4K_OPS_H_
+#define AC4K_OPS_H_
+
+#include "ac4k.h"
+
+static inline ac4k_arg ac4k_tensor_arg(const DLTensor* tensor) {
+  ac4k_arg arg;
+  arg.kind = tensor ? AC4K_ARG_TENSOR : AC4K_ARG_NONE;
+  arg.value.tensor = tensor;
+  return arg;
+}
+static inline ac4k_arg ac4k_int_arg(int64_t integer) {
+  ac4k_arg arg;
+  arg.kind = AC4K_ARG_INT;
+  arg.value.integer = integer;
+  return arg;
+}
+static inline ac4k_arg ac4k_float_arg(double real) {
+  ac4k_arg arg;
+  arg.kind = AC4K_ARG_FLOAT;
+  arg.value.real = real;
+  return arg;
+}
+static inline ac4k_arg ac4k_bool_arg(int boolean) {
+  ac4k_arg arg;
+  arg.kind = AC4K_ARG_BOOL;
+  arg.value.integer = boolean;
+  return arg;
+}
+static inline ac4k_arg ac4k_choice_arg(const char* string) {
+  ac4k_arg arg;
+  arg.kind = string ? AC4K_ARG_STRING : AC4K_ARG_NONE;
+  arg.value.string = string;
+  return arg;
+}
+
+/* Multiply and add, element by element. element_wise_mul_add(a: T[...] strided, b: T[...] strided,
+ * c: T[...] strided) -> T[...] */
+static inline ac4k_status ac4k_element_wise_mul_add(const DLTensor* a, const DLTensor* b,
+                                                    const DLTensor* c, const DLTensor* out,
+                                                    void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(a), ac4k_tensor_arg(b), ac4k_tensor_arg(c)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("element_wise_mul_add"), args, 3, outputs, 1, stream);
+}
+
+/* Add a bias to the last dim and apply GELU, in one pass. fused_add_gelu(x: T[..., N] strided,
+ * bias: T[N] strided, *, approximate: {none, tanh} = none) -> T[..., N] */
+static inline ac4k_status ac4k_fused_add_gelu(const DLTensor* x, const DLTensor* bias,
+                                              const char* approximate, const DLTensor* out,
+                                              void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(bias), ac4k_choice_arg(approximate)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("fused_add_gelu"), args, 3, outputs, 1, stream);
+}
+
+/* Matrix product. gemm(A: T[M, K] strided, B: T[K, N] strided) -> T[M, N] */
+static inline ac4k_status ac4k_gemm(const DLTensor* A, const DLTensor* B, const DLTensor* out,
+                                    void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(A), ac4k_tensor_arg(B)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("gemm"), args, 2, outputs, 1, stream);
+}
+
+/* Read every byte of src and write W bytes: the roofline of memory-bound ops. stream_bytes(src:
+ * u8[R], W: int) -> u8[W] */
+static inline ac4k_status ac4k_stream_bytes(const DLTensor* src, int64_t W, const DLTensor* out,
+                                            void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(src), ac4k_int_arg(W)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("stream_bytes"), args, 2, outputs, 1, stream);
+}
+
+#endif /* AC4K_OPS_H_ */

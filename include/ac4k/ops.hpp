@@ -1,0 +1,39 @@
+// One function per op; a failure throws ac4k::Error. Made from the op table by tools/generate.py;
+// do not edit.
+#pragma once
+
+#include <optional>
+
+#include "ops.h"
+#include "tensor.hpp"
+
+namespace ac4k {
+
+// Multiply and add, element by element. element_wise_mul_add(a: T[...] strided, b: T[...] strided,
+// c: T[...] strided) -> T[...]
+inline void element_wise_mul_add(const TensorView& a, const TensorView& b, const TensorView& c,
+                                 const TensorView& out, void* stream = nullptr) {
+  check(ac4k_element_wise_mul_add(a.get(), b.get(), c.get(), out.get(), stream));
+}
+
+// Add a bias to the last dim and apply GELU, in one pass. fused_add_gelu(x: T[..., N] strided,
+// bias: T[N] strided, *, approximate: {none, tanh} = none) -> T[..., N]
+inline void fused_add_gelu(const TensorView& x, const TensorView& bias, const TensorView& out,
+                           const char* approximate = "none", void* stream = nullptr) {
+  check(ac4k_fused_add_gelu(x.get(), bias.get(), approximate, out.get(), stream));
+}
+
+// Matrix product. gemm(A: T[M, K] strided, B: T[K, N] strided) -> T[M, N]
+inline void gemm(const TensorView& A, const TensorView& B, const TensorView& out,
+                 void* stream = nullptr) {
+  check(ac4k_gemm(A.get(), B.get(), out.get(), stream));
+}
+
+// Read every byte of src and write W bytes: the roofline of memory-bound ops. stream_bytes(src:
+// u8[R], W: int) -> u8[W]
+inline void stream_bytes(const TensorView& src, int64_t W, const TensorView& out,
+                         void* stream = nullptr) {
+  check(ac4k_stream_bytes(src.get(), W, out.get(), stream));
+}
+
+}  // namespace ac4k

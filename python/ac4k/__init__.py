@@ -1,0 +1,83 @@
+"""AC4K: low-precision kernels for LLM and diffusion inference, on CPU and GPU.
+
+Ops take torch tensors, NumPy, CuPy or JAX arrays and give the same kind back:
+
+>>> import ac4k, numpy as np
+>>> ac4k.gemm(np.eye(2), np.ones((2, 2))).tolist()
+[[1.0, 1.0], [1.0, 1.0]]
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ac4k import _native, _torch_watch
+from ac4k.ops import *  # noqa: F403
+from ac4k.ops import __all__ as _op_names
+from ac4k.settings import (
+    dependent_launch,
+    get_arch,
+    get_backend,
+    get_num_threads,
+    info,
+    op_table,
+    set_cpu_isa,
+    set_dependent_launch,
+    set_jit,
+    set_num_threads,
+)
+
+if TYPE_CHECKING:
+    from ac4k import bench, jit, reference
+    from ac4k.profiling import profile
+    from ac4k.timing import benchmark_kernel
+
+__version__: str = _native.C.__version__
+
+__all__ = [
+    "__version__",
+    "bench",
+    "benchmark_kernel",
+    "dependent_launch",
+    "get_arch",
+    "get_backend",
+    "get_num_threads",
+    "info",
+    "jit",
+    "op_table",
+    "profile",
+    "reference",
+    "set_cpu_isa",
+    "set_dependent_launch",
+    "set_jit",
+    "set_num_threads",
+    *_op_names,
+]
+
+# Imported when first asked for, so that `import ac4k` stays quick.
+_LAZY = {
+    "bench": ("ac4k.bench", None),
+    "jit": ("ac4k.jit", None),
+    "reference": ("ac4k.reference", None),
+    "profile": ("ac4k.profiling", "profile"),
+    "benchmark_kernel": ("ac4k.timing", "benchmark_kernel"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'ac4k' has no attribute {name!r}")
+    import importlib
+
+    module_name, attribute = _LAZY[name]
+    module = importlib.import_module(module_name)
+    value = getattr(module, attribute) if attribute else module
+    globals()[name] = value  # also where a submodule of the same name was just bound
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+_torch_watch.start()

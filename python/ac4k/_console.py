@@ -1,0 +1,166 @@
+"""Tables, notes and progress bars of the command line.
+
+`rich` draws them when it is installed; plain text of the same content otherwise, so that a bare
+machine still gets readable output. Results go to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+# A cell is its text, or its text and a rich style such as "bold green".
+Cell = str | tuple[str, str]
+_PLAIN_WIDTH = 160
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    right: bool = False
+    style: str = ""
+
+
+def _rich_console(*, stderr: bool = False) -> Any | None:
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    console = Console(stderr=stderr, highlight=False)
+    # Piped into a file or a pager the width is unknown: do not fold tables at 80 columns.
+    return (
+        console
+        if console.is_terminal
+        else Console(stderr=stderr, highlight=False, width=_PLAIN_WIDTH)
+    )
+
+
+def text_of(cell: Cell) -> str:
+    return cell if isinstance(cell, str) else cell[0]
+
+
+def _plain_table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
+    lines = [[c.title for c in columns], *([text_of(cell) for cell in row] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+
+    def draw(line: Sequence[str]) -> str:
+        cells = (
+            text.rjust(width) if column.right else text.ljust(width)
+            for text, width, column in zip(line, widths, columns, strict=True)
+        )
+        return "  ".join(cells).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([title, draw(lines[0]), rule, *(draw(line) for line in lines[1:])])
+
+
+def print_table(
+    title: str,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    caption: str = "",
+    sections: Sequence[int] = (),
+) -> None:
+    """Prints a table; `sections` are the row numbers after which a rule is drawn."""
+    console = _rich_console()
+    if console is None:
+        print(_plain_table(title, columns, rows))
+        if caption:
+            print(caption)
+        print()
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=title,
+        title_style="bold",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        header_style="bold",
+        pad_edge=False,
+        caption=caption or None,
+        caption_justify="left",
+    )
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            style=column.style or None,
+            no_wrap=True,
+        )
+    for number, row in enumerate(rows):
+        cells = [Text(c) if isinstance(c, str) else Text(c[0], style=c[1]) for c in row]
+        table.add_row(*cells, end_section=number in sections)
+    console.print(table)
+
+
+def print_pairs(pairs: Sequence[tuple[str, str]], *, title: str = "") -> None:
+    """Prints aligned `name  value` lines."""
+    console = _rich_console()
+    width = max((len(name) for name, _ in pairs), default=0)
+    if console is None:
+        if title:
+            print(title)
+        for name, value in pairs:
+            print(f"  {name.ljust(width)}  {value}")
+        return
+    from rich.text import Text
+
+    if title:
+        console.print(Text(title, style="bold"))
+    for name, value in pairs:
+        line = Text("  ").append(name.ljust(width), style="cyan").append("  " + value)
+        console.print(line, soft_wrap=True)
+
+
+def say(text: str, *, style: str = "") -> None:
+    """One line of results on stdout."""
+    console = _rich_console()
+    if console is None:
+        print(text)
+    else:
+        from rich.text import Text
+
+        console.print(Text(text, style=style), soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """One line that is not a result, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress(description: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr that vanishes when done; call what it yields once per step, with its name.
+
+    The name is shown while the step runs: call it before the work.
+    """
+    console = _rich_console(stderr=True)
+    if console is None or not console.is_terminal:
+        yield lambda _text: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[step]}", style="dim"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(description, total=total, step="")
+        started = 0
+
+        def step(text: str) -> None:
+            nonlocal started
+            bar.update(task, completed=started, step=text)
+            started += 1
+
+        yield step

@@ -1,0 +1,92 @@
+"""The command line of `ac4k jit`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from ._console import Cell, Column, print_table, say
+
+
+def run(options: argparse.Namespace) -> int:
+    from . import jit
+
+    if options.action == "clear":
+        count = jit.clear_cache()
+        _show(options, {"removed": count}, f"{count} entries removed")
+        return 0
+    if options.action == "build":
+        modules = jit.build(arch=options.arch)
+        if options.json:
+            print(json.dumps(modules, indent=1))
+        else:
+            _print_modules(modules)
+        return 0
+    entries = jit.list_cache()
+    if options.json:
+        print(json.dumps(entries, indent=1))
+    else:
+        _print_entries(entries)
+    return 0
+
+
+def _show(options: argparse.Namespace, block: dict[str, Any], text: str) -> None:
+    if options.json:
+        print(json.dumps(block))
+    else:
+        say(text)
+
+
+def _print_modules(modules: list[dict[str, Any]]) -> None:
+    columns = [
+        Column("module", style="bold"),
+        Column("kernel"),
+        Column("arch"),
+        Column("registers", right=True),
+        Column("spilled bytes", right=True),
+        Column("shared bytes", right=True),
+        Column("compiled in", right=True),
+    ]
+    rows: list[list[Cell]] = []
+    for module in modules:
+        for number, kernel in enumerate(module.get("kernels", [])):
+            spilled = int(kernel["local_bytes"])
+            rows.append(
+                [
+                    module["module"] if number == 0 else "",
+                    kernel["name"],
+                    module["arch"],
+                    str(kernel["registers"]),
+                    (str(spilled), "red") if spilled else "0",
+                    str(kernel["shared_bytes"]),
+                    f"{module['seconds']:.2f} s" if number == 0 else "",
+                ]
+            )
+    print_table("kernels compiled into the cache", columns, rows)
+
+
+def _print_entries(entries: list[dict[str, Any]]) -> None:
+    if not entries:
+        say("the cache is empty")
+        return
+    columns = [
+        Column("name", style="bold"),
+        Column("arch"),
+        Column("compiler"),
+        Column("cubin", right=True),
+        Column("compiled in", right=True),
+        Column("key"),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            entry["name"],
+            entry["arch"],
+            entry["compiler"],
+            f"{entry['cubin_bytes'] / 1024:.1f} KiB",
+            f"{entry['seconds']:.2f} s",
+            entry["key"][:16],
+        ]
+        for entry in entries
+    ]
+    print_table("the JIT cache", columns, rows)

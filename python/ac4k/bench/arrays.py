@@ -1,0 +1,170 @@
+"""Arrays to measure with: torch tensors where torch is installed, NumPy arrays otherwise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+from .._onednn import import_torch
+from ..environment import has_torch
+
+
+@dataclass(frozen=True)
+class DType:
+    name: str  # as in the op table
+    torch: str
+    numpy: str
+    bytes: int
+    eps: float = 0.0  # distance from 1 to the next value; 0 for integers, whose results are exact
+    smallest: float = 0.0  # distance from 0 to the next value
+
+
+DTYPES = {
+    dtype.name: dtype
+    for dtype in (
+        DType("f64", "float64", "float64", 8, 2.0**-52, 2.0**-1074),
+        DType("f32", "float32", "float32", 4, 2.0**-23, 2.0**-149),
+        DType("f16", "float16", "float16", 2, 2.0**-10, 2.0**-24),
+        DType("bf16", "bfloat16", "bfloat16", 2, 2.0**-7, 2.0**-133),
+        DType("i64", "int64", "int64", 8),
+        DType("i32", "int32", "int32", 4),
+        DType("i16", "int16", "int16", 2),
+        DType("i8", "int8", "int8", 1),
+        DType("u8", "uint8", "uint8", 1),
+        DType("bool", "bool", "bool", 1),
+    )
+}
+
+
+def dtype_named(text: str) -> DType:
+    """'bf16', 'bfloat16' and 'torch.bfloat16' are the same."""
+    wanted = text.removeprefix("torch.").lower()
+    for dtype in DTYPES.values():
+        if wanted in (dtype.name, dtype.torch):
+            return dtype
+    raise ValueError(f"unknown dtype '{text}'; known: {', '.join(DTYPES)}")
+
+
+class Arrays(ABC):
+    """Makes arrays on one device, always random ones: zeros run faster than real data."""
+
+    framework: str
+    device: str
+
+    @abstractmethod
+    def random(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any: ...
+
+    @abstractmethod
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any: ...
+
+    @abstractmethod
+    def copy(self, array: Any) -> Any: ...
+
+    @abstractmethod
+    def to_float64(self, array: Any) -> Any:
+        """A NumPy array; integers stay integers."""
+
+    @abstractmethod
+    def why_not(self, dtype: DType) -> str | None:
+        """Why arrays of this type cannot be made here; None when they can."""
+
+
+class TorchArrays(Arrays):
+    framework = "torch"
+
+    def __init__(self, device: str) -> None:
+        torch = import_torch()
+        if device == "cuda" and not torch.cuda.is_available():
+            raise RuntimeError(f"--device cuda: torch {torch.__version__} sees no CUDA device here")
+        self.device = device
+        self._torch = torch
+
+    def random(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
+        torch = self._torch
+        generator = torch.Generator(device=self.device).manual_seed(seed)
+        kind = getattr(torch, dtype.torch)
+        if dtype.eps:
+            source = torch.float64 if dtype.name == "f64" else torch.float32
+            array = torch.randn(shape, generator=generator, device=self.device, dtype=source)
+            return array.to(kind)
+        low, high = (0, 2) if dtype.name == "bool" else _integer_range(dtype)
+        return torch.randint(low, high, shape, generator=generator, device=self.device, dtype=kind)
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        torch = self._torch
+        return torch.empty(shape, device=self.device, dtype=getattr(torch, dtype.torch))
+
+    def copy(self, array: Any) -> Any:
+        return array.clone()
+
+    def to_float64(self, array: Any) -> Any:
+        return (array.double() if array.is_floating_point() else array).cpu().numpy()
+
+    def why_not(self, dtype: DType) -> str | None:
+        return None if hasattr(self._torch, dtype.torch) else f"torch has no {dtype.torch}"
+
+
+class NumpyArrays(Arrays):
+    framework = "numpy"
+    device = "cpu"
+
+    def __init__(self) -> None:
+        import numpy as np
+
+        self._numpy = np
+
+    def _kind(self, dtype: DType) -> Any:
+        if dtype.name != "bf16":
+            return self._numpy.dtype(dtype.numpy)
+        import ml_dtypes
+
+        return self._numpy.dtype(ml_dtypes.bfloat16)
+
+    def random(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
+        generator = self._numpy.random.default_rng(seed)
+        if dtype.eps:
+            return generator.standard_normal(shape).astype(self._kind(dtype))
+        low, high = (0, 2) if dtype.name == "bool" else _integer_range(dtype)
+        return generator.integers(low, high, shape).astype(self._kind(dtype))
+
+    def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
+        return self._numpy.empty(shape, dtype=self._kind(dtype))
+
+    def copy(self, array: Any) -> Any:
+        return array.copy()
+
+    def to_float64(self, array: Any) -> Any:
+        return array if array.dtype.kind in "iub" else array.astype(self._numpy.float64)
+
+    def why_not(self, dtype: DType) -> str | None:
+        try:
+            self._kind(dtype)
+        except ImportError:
+            return f"{dtype.name} needs torch or ml_dtypes"
+        return None
+
+
+def _integer_range(dtype: DType) -> tuple[int, int]:
+    """All values of a byte type; moderate ones of wider types, so that products do not overflow."""
+    if dtype.bytes > 1:
+        return -1000, 1000
+    return (0, 256) if dtype.name == "u8" else (-128, 128)
+
+
+def arrays_on(device: str) -> Arrays:
+    if has_torch():
+        return TorchArrays(device)
+    if device == "cuda":
+        raise RuntimeError("--device cuda needs torch to allocate and time; pip install torch")
+    try:
+        return NumpyArrays()
+    except ImportError:
+        raise RuntimeError("needs torch or NumPy for its arrays; pip install numpy") from None
+
+
+def devices() -> list[str]:
+    """What can be measured here: 'cuda' first when there is a GPU that torch can use."""
+    if has_torch() and import_torch().cuda.is_available():
+        return ["cuda", "cpu"]
+    return ["cpu"]

@@ -1,0 +1,88 @@
+"""What a benchmark declares, and where benchmarks are found.
+
+A file of `cases/` holds a tuple `CASES`. Most are a `Case`: an op, the sizes worth measuring and
+PyTorch's way of computing the same; inputs, bytes, checks, roofline and peers follow from it and
+from the op table. A `Special` brings its own measurement (`call_overhead`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from .inputs import Sizes
+
+if TYPE_CHECKING:
+    from .settings import Settings
+
+Shape = tuple[int, ...]
+
+
+def last_dim(shape: Shape) -> Sizes:
+    """For tensors of [..., N]."""
+    return {"...": shape[:-1], "N": shape[-1]}
+
+
+def all_dims(shape: Shape) -> Sizes:
+    """For tensors of [...]."""
+    return {"...": shape}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An op to measure."""
+
+    op: str
+    shapes: tuple[Shape, ...]  # sizes of real models, measured on a GPU
+    cpu_shapes: tuple[Shape, ...]
+    quick_shapes: tuple[Shape, ...]  # milliseconds on any machine
+    dtypes: tuple[str, ...]
+    sizes: Callable[[Shape], Sizes]  # from a --shape to the op's dimensions
+    shape_text: str = "AxBxN"  # what --shape means
+    variants: tuple[Mapping[str, Any], ...] = field(default=({},))  # options to measure
+    # PyTorch's way: takes the op's arguments, works in any dtype. Eager peer, Inductor's input and
+    # (on float64 inputs) the reference of large sizes.
+    torch_fn: Callable[..., Any] | None = None
+    torch_name: str = "eager"  # what that peer is on a GPU, e.g. "cuBLAS"
+    # The size of what rounding errors are relative to; |result| when not given.
+    magnitude: Callable[..., Any] | None = None
+    flops: Callable[[Shape], float] | None = None  # None: memory-bound
+    compile: bool = True  # False: Inductor would only call torch_fn's library
+
+    @property
+    def name(self) -> str:
+        return self.op
+
+
+@dataclass(frozen=True)
+class Special:
+    """A benchmark that measures in its own way: `run` returns its JSON, `show` prints that."""
+
+    name: str
+    doc: str
+    run: Callable[[Settings], dict[str, Any]]
+    show: Callable[[dict[str, Any]], None]
+
+
+@cache
+def all_cases() -> dict[str, Case | Special]:
+    """Every benchmark by name, in alphabetical order of files."""
+    from . import cases
+
+    found: dict[str, Case | Special] = {}
+    for module in sorted(pkgutil.iter_modules(cases.__path__), key=lambda m: m.name):
+        loaded = importlib.import_module(f"{cases.__name__}.{module.name}")
+        for case in loaded.CASES:
+            if case.name in found:
+                raise RuntimeError(f"{loaded.__name__}: there are two cases '{case.name}'")
+            found[case.name] = case
+    return found
+
+
+def case_of(op: str) -> Case | None:
+    case = all_cases().get(op)
+    return case if isinstance(case, Case) else None

@@ -1,0 +1,158 @@
+"""The command line of `ac4k bench`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from .._console import Cell, Column, note, print_pairs, print_table, progress
+from ..environment import environment, environment_lines, has_torch
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", nargs="*", metavar="NAME", help="cases; all when none is given")
+    parser.add_argument(
+        "--dtype",
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="f32, bf16, ...; comma list, may be repeated",
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda when there is one")
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="16x128x4096",
+        help="instead of the case's own sizes; may be repeated",
+    )
+    parser.add_argument(
+        "--peers",
+        default=None,
+        metavar="LIST",
+        help="comma list of eager, inductor; 'none' for no peers",
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of ac4k and torch")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few samples")
+    parser.add_argument("--list", action="store_true", help="list the cases")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="write JSON to FILE, or to stdout instead of the table",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from .arrays import arrays_on, devices, dtype_named
+    from .case import Case, Special, all_cases
+    from .check import WrongResultError
+    from .report import json_report, print_results, write_json
+    from .runner import Result, Row, rows_of, run_row
+    from .settings import PEERS, Settings
+
+    known = all_cases()
+    if options.list:
+        return _list(options.json)
+    for name in options.names:
+        if name not in known:
+            raise ValueError(f"no benchmark '{name}'; known: {', '.join(known)}")
+    quick_peers = ("eager",) if options.quick else PEERS
+    peers = quick_peers if options.peers is None else _peer_list(options.peers)
+    settings = Settings(
+        device=options.device or devices()[0],
+        dtypes=tuple(dtype_named(t) for text in options.dtype for t in text.split(",")),
+        shapes=tuple(parse_shape(text) for text in options.shape),
+        peers=peers,
+        quick=options.quick,
+    )
+    if options.threads is not None:
+        _set_threads(options.threads)
+    arrays = arrays_on(settings.device)
+    chosen = [known[name] for name in options.names or known]
+    rows = [row for case in chosen if isinstance(case, Case) for row in rows_of(case, settings)]
+    results: list[Result] = []
+    failures: list[str] = []
+    before = environment()
+
+    def run_one(row: Row) -> None:
+        why_not = arrays.why_not(row.dtype)
+        if why_not is not None:
+            note(f"ac4k bench: skipped {row.title} {row.dtype.name}: {why_not}")
+            return
+        try:
+            results.append(run_row(row, arrays, settings))
+        except WrongResultError as error:
+            failures.append(f"WRONG RESULT: {error}")
+        except (RuntimeError, MemoryError) as error:
+            failures.append(f"{row.text}: {error}")
+
+    with progress("bench", len(rows)) as step:
+        for row in rows:
+            step(row.text)
+            run_one(row)
+    as_json = options.json == "-"
+    if not as_json:
+        print_results(results)
+    specials = {case.name: case.run(settings) for case in chosen if isinstance(case, Special)}
+    if not as_json:
+        for case in chosen:
+            if isinstance(case, Special):
+                case.show(specials[case.name])
+        print_pairs(environment_lines(before))
+    if options.json is not None:
+        before["gpus_after"] = environment()["gpus"]
+        write_json(json_report(results, specials, before, ["ac4k", *sys.argv[1:]]), options.json)
+        if not as_json:
+            note(f"ac4k bench: wrote {options.json}")
+    for failure in failures:
+        note(f"ac4k bench: {failure}")
+    return 1 if failures else 0
+
+
+def _peer_list(text: str) -> tuple[str, ...]:
+    from .settings import PEERS
+
+    names = tuple(name for name in text.split(",") if name not in ("", "none"))
+    for name in names:
+        if name not in PEERS:
+            raise ValueError(f"--peers: '{name}' is not one of {', '.join(PEERS)}, none")
+    return names
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    parts = text.lower().replace("×", "x").split("x")
+    if not all(part.isdigit() for part in parts):
+        raise ValueError(f"--shape: expected sizes such as 16x128x4096, got '{text}'")
+    return tuple(map(int, parts))
+
+
+def _set_threads(count: int) -> None:
+    import ac4k
+
+    ac4k.set_num_threads(count)
+    if has_torch():
+        import torch
+
+        torch.set_num_threads(max(count, 1))
+
+
+def _list(json_target: str | None) -> int:
+    from .case import Case, all_cases
+    from .report import write_json
+
+    columns = [Column("case", style="bold"), Column("--shape"), Column("types"), Column("sizes")]
+    rows: list[list[Cell]] = []
+    for case in all_cases().values():
+        if isinstance(case, Case):
+            shapes = ", ".join("x".join(map(str, shape)) for shape in case.shapes[:3])
+            more = " …" if len(case.shapes) > 3 else ""
+            rows.append([case.name, case.shape_text, ", ".join(case.dtypes), shapes + more])
+        else:
+            rows.append([case.name, "—", "—", case.doc])
+    if json_target is not None:
+        write_json({"cases": list(all_cases())}, json_target)
+    else:
+        print_table("ac4k bench --list", columns, rows)
+    return 0

@@ -1,0 +1,70 @@
+"""Others who compute the same, in the same run: eager PyTorch (cuBLAS), Inductor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..environment import has_torch
+from .case import Case
+from .inputs import Arguments
+from .settings import Settings
+
+
+@dataclass
+class Peers:
+    present: dict[str, Callable[..., Any]] = field(default_factory=dict)  # called with the args
+    absent: dict[str, str] = field(default_factory=dict)  # why
+
+
+def find_peers(case: Case, arguments: Arguments, settings: Settings) -> Peers:
+    """Those of `settings.peers` that work on these arguments; each is called once."""
+    peers = Peers()
+    eager_name = case.torch_name if settings.device == "cuda" else "eager"
+    names = {"eager": eager_name, "inductor": "inductor"}
+    wanted = [names[peer] for peer in settings.peers]
+    if case.torch_fn is None:
+        return peers
+    if not has_torch():
+        peers.absent = dict.fromkeys(wanted, "torch is not installed")
+        return peers
+    fn = _with_options(case.torch_fn, arguments.options)
+    try:
+        nothing = fn(*arguments.args) is None
+    except RuntimeError as error:
+        peers.absent = dict.fromkeys(wanted, _first_line(error))
+        return peers
+    if nothing:
+        peers.absent = dict.fromkeys(wanted, "PyTorch has nothing for this size")
+        return peers
+    if eager_name in wanted:
+        peers.present[eager_name] = fn
+    if "inductor" in wanted and case.compile:
+        _add_inductor(peers, fn, arguments)
+    return peers
+
+
+def _with_options(fn: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+    def peer(*args: Any) -> Any:
+        return fn(*args, **options)
+
+    return peer
+
+
+def _add_inductor(peers: Peers, fn: Callable[..., Any], arguments: Arguments) -> None:
+    import torch
+
+    torch._dynamo.reset()  # a limit on recompilations would silently fall back to eager
+    compiled = torch.compile(fn, fullgraph=True, dynamic=False)
+    try:
+        compiled(*arguments.args)
+    except Exception as error:  # compilers fail in every way there is
+        peers.absent["inductor"] = _first_line(error)
+        return
+    peers.present["inductor"] = compiled
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:200]

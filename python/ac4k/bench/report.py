@@ -1,0 +1,139 @@
+"""The table of results on the screen and the JSON beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .._console import Cell, Column, print_table
+from ..environment import cpu_model
+from ..timing import Timing, format_us
+from .runner import OURS, Result
+
+SCHEMA = "ac4k-bench-1"
+_GOOD, _FAIR = 92.0, 75.0
+
+
+def _spread(timing: Timing | None) -> Cell:
+    """Median, and half the distance from p20 to p80 as a percentage of it."""
+    if timing is None:
+        return "—"
+    half = 50.0 * (timing.p80 - timing.p20) / timing.median
+    return f"{format_us(timing.median)} ±{half:.0f}%"
+
+
+def _percent(value: float | None) -> Cell:
+    if value is None:
+        return "—"
+    style = "green" if value >= _GOOD else "yellow" if value >= _FAIR else "red"
+    return f"{value:.0f}%", style
+
+
+def ratio_cell(value: float | None) -> Cell:
+    """How many times faster than a peer: '1.35x'."""
+    if value is None:
+        return "—"
+    style = "green" if value >= 1.0 else "red"
+    return (f"{value:.2f}x" if value < 99.5 else f"{value:.0f}x"), style
+
+
+def _rate(result: Result) -> Cell:
+    cold = result.timings[OURS]["cold"].median
+    if result.flops and result.bound != "memory":
+        return f"{result.flops / cold * 1e-6:.3g} TFLOP/s"
+    return f"{sum(result.arguments_bytes) / cold * 1e-3:.0f} GB/s"
+
+
+def print_results(results: Sequence[Result]) -> None:
+    """One row a result; columns for chains and peers only where some result has them."""
+    if not results:
+        return
+    on_gpu = any("chain" in result.timings[OURS] for result in results)
+    peers = list(
+        dict.fromkeys(
+            peer for result in results for peer in result.timings if peer in result.peers.present
+        )
+    )
+    columns = [
+        Column("op", style="bold"),
+        Column("shape"),
+        Column("type"),
+        Column("cold", right=True),
+        Column("rate", right=True),
+        Column("of roofline", right=True),
+    ]
+    if on_gpu:
+        columns += [Column("in a chain", right=True), Column("of roofline", right=True)]
+    columns += [Column("hot", right=True), Column("of roofline", right=True)]
+    columns += [Column(f"vs {peer}", right=True) for peer in peers]
+    rows: list[list[Cell]] = []
+    for result in results:
+        ours = result.timings[OURS]
+        row: list[Cell] = [
+            result.row.title,
+            result.row.shape_text,
+            result.row.dtype.name,
+            _spread(ours["cold"]),
+            _rate(result),
+            _percent(result.percent_of_roofline("cold")),
+        ]
+        if on_gpu:
+            row += [_spread(ours.get("chain")), _percent(result.percent_of_roofline("chain"))]
+        row += [_spread(ours["hot"]), _percent(result.percent_of_roofline("hot"))]
+        row += [ratio_cell(result.speedup(peer)) for peer in peers]
+        rows.append(row)
+    ops = [result.row.case.op for result in results]
+    sections = [i for i in range(len(ops) - 1) if ops[i] != ops[i + 1]]
+    device = results[0].timings[OURS]["cold"].device
+    print_table(
+        f"ac4k bench on {cpu_model() if device == 'cpu' else device}",
+        columns,
+        rows,
+        sections=sections,
+        caption=_caption(results),
+    )
+
+
+def _caption(results: Sequence[Result]) -> str:
+    lines = [
+        "cold: buffers rotated past the last cache; ±: half of p20..p80; roofline: a streaming "
+        "kernel with the same bytes,",
+        "or the library's matmul rate, whichever is slower, timed in the same run; vs: how many "
+        "times faster than the peer, cold.",
+    ]
+    absent: dict[str, list[str]] = {}
+    for result in results:
+        for peer, why in result.peers.absent.items():
+            absent.setdefault(f"{peer}: {why}", []).append(result.row.text)
+    for what, where in absent.items():
+        count = len(where)
+        place = where[0] if count == 1 else f"{count} rows" if count < len(results) else "all rows"
+        lines.append(f"absent in {place}: {what}")
+    return "\n".join(lines)
+
+
+def json_report(
+    results: Sequence[Result],
+    specials: dict[str, Any],
+    environment: dict[str, Any],
+    command: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "command": list(command),
+        "environment": environment,
+        "results": [result.to_dict() for result in results],
+        "specials": specials,
+    }
+
+
+def write_json(report: dict[str, Any], target: str) -> None:
+    """To a file, or to stdout when it is '-'."""
+    text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+    if target == "-":
+        print(text, end="")
+    else:
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        Path(target).write_text(text)

@@ -1,0 +1,68 @@
+"""What the machine itself allows, measured in the same run and in the same way as the op.
+
+Memory: `stream_bytes`, a plain streaming kernel, reading and writing the same number of bytes over
+buffers rotated alike. Arithmetic: the rate of a large matrix product through the vendor's library.
+The slower of the two is the roofline.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from .arrays import DTYPES, Arrays, DType, arrays_on
+from .engine import Candidate, measure, set_count
+from .inputs import Arguments, make_arguments, op_named
+from .settings import Settings
+
+_VECTOR_BYTES = 16
+_MAX_READS_PER_WRITE = 4
+_MATMUL_SIZE = {"cuda": 8192, "cpu": 2048, "quick": 512}
+
+
+def stream_sizes(bytes_read: int, bytes_written: int) -> tuple[int, int]:
+    """The same traffic at a ratio of reads to writes that `stream_bytes` is tuned for (1 to 4).
+
+    A ratio in between takes the next one with more reads, which are the cheaper half: the roofline
+    is then too fast rather than too slow. A small rest (a bias, scales) counts as part of the rest.
+    """
+    total = bytes_read + bytes_written
+    ratio = bytes_read / max(bytes_written, 1)
+    whole = math.floor(ratio + 0.98)
+    reads = max(1, min(whole, _MAX_READS_PER_WRITE))
+    written = max(_VECTOR_BYTES, total // (reads + 1) // _VECTOR_BYTES * _VECTOR_BYTES)
+    return reads * written, written
+
+
+def stream_calls(
+    bytes_read: int, bytes_written: int, arrays: Arrays, settings: Settings
+) -> list[Callable[[], Any]]:
+    """Calls of `stream_bytes` over rotating buffers."""
+    import ac4k
+
+    op = op_named("stream_bytes")
+    first = make_arguments(op, {"R": bytes_read, "W": bytes_written}, DTYPES["u8"], arrays, seed=1)
+    count = set_count(bytes_read + bytes_written, settings.rotation_bytes)
+
+    def call_with(arguments: Arguments) -> Callable[[], Any]:
+        return lambda: ac4k.stream_bytes(*arguments.args, out=arguments.out)
+
+    return [call_with(first)] + [call_with(first.clone(arrays)) for _ in range(count - 1)]
+
+
+@cache
+def matmul_flops_per_us(dtype: DType, settings: Settings) -> float | None:
+    """Floating-point operations a microsecond of the library's matrix product, large and square.
+
+    None where the library has none for this type.
+    """
+    arrays = arrays_on(settings.device)
+    n = _MATMUL_SIZE["quick" if settings.quick else settings.device]
+    a, b = (arrays.random((n, n), dtype, seed) for seed in (1, 2))
+    try:
+        timing = measure({"matmul": Candidate([lambda: a @ b])}, settings)["matmul"]
+    except RuntimeError:
+        return None
+    return 2.0 * n**3 / timing.median

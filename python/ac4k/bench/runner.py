@@ -1,0 +1,220 @@
+"""Measures one op at one size: check, then op, roofline and peers side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..timing import Timing
+from .arrays import Arrays, DType
+from .case import Case, Shape
+from .check import Check, WrongResultError, check
+from .engine import Candidate, measure, set_count
+from .inputs import Arguments, Sizes, make_arguments, op_named
+from .peers import Peers, find_peers
+from .roofline import matmul_flops_per_us, stream_calls, stream_sizes
+from .settings import Settings
+
+# Candidates that are not peers. On the CPU a result's first touch costs more than many kernels,
+# so peers, which allocate their result, are compared with the op allocating its own.
+OURS, OURS_ALLOCATING, ROOFLINE = "ac4k", "ac4k+alloc", "roofline"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size of one op: what to measure."""
+
+    case: Case
+    variant: Mapping[str, Any]
+    shape: Shape
+    dtype: DType
+
+    @property
+    def title(self) -> str:
+        options = "".join(f" {value}" for value in self.variant.values())
+        return f"{self.case.op}{options}"
+
+    @property
+    def shape_text(self) -> str:
+        return "x".join(map(str, self.shape))
+
+    @property
+    def text(self) -> str:
+        return f"{self.title} {self.shape_text} {self.dtype.name}"
+
+
+@dataclass
+class Result:
+    """What was measured; `timings` by candidate and then by mode (cold, chain, hot)."""
+
+    row: Row
+    device: str
+    arguments_bytes: tuple[int, int]  # read, written
+    flops: float
+    check: Check
+    sets: int
+    peers: Peers
+    timings: dict[str, dict[str, Timing]] = field(default_factory=dict)
+    roofline_us: dict[str, float] = field(default_factory=dict)
+    bound: str | None = None  # "memory" or "matmul"
+
+    def percent_of_roofline(self, mode: str) -> float | None:
+        ours = self.timings[OURS].get(mode)
+        if ours is None or mode not in self.roofline_us:
+            return None
+        return 100.0 * self.roofline_us[mode] / ours.median
+
+    def speedup(self, peer: str, mode: str = "cold") -> float | None:
+        ours = self.timings.get(OURS_ALLOCATING, self.timings[OURS])
+        if peer not in self.timings:
+            return None
+        return self.timings[peer][mode].median / ours[mode].median
+
+    def to_dict(self) -> dict[str, Any]:
+        read, written = self.arguments_bytes
+        modes = list(self.timings[OURS])
+        return {
+            "op": self.row.case.op,
+            "options": dict(self.row.variant),
+            "shape": list(self.row.shape),
+            "dtype": self.row.dtype.name,
+            "device": self.device,
+            "bytes_read": read,
+            "bytes_written": written,
+            "flops": self.flops,
+            "buffer_sets": self.sets,
+            "rotated_bytes": self.sets * (read + written),
+            "check": {
+                "error_eps": self.check.error,
+                "tolerance_eps": self.check.tolerance,
+                "reference": self.check.reference,
+            },
+            "timings_us": {
+                name: {mode: timing.to_dict() for mode, timing in by_mode.items()}
+                for name, by_mode in self.timings.items()
+            },
+            "roofline": {
+                "bound": self.bound,
+                "us": self.roofline_us,
+                "stream_bytes": list(stream_sizes(read, written)),
+                "percent": {mode: self.percent_of_roofline(mode) for mode in modes},
+            },
+            "speedup_over": {
+                peer: {mode: self.speedup(peer, mode) for mode in by_mode}
+                for peer, by_mode in self.timings.items()
+                if peer in self.peers.present
+            },
+            "absent": self.peers.absent,
+        }
+
+
+def rows_of(case: Case, settings: Settings) -> list[Row]:
+    """Every variant, shape and dtype asked for that the op takes."""
+    from .arrays import dtype_named
+
+    op = op_named(case.op)
+    known = {name for types in op["types"].values() for name in types}
+    known |= {param["dtype"] for param in op["params"] if param["kind"] == "tensor"}
+    dtypes = [d for d in settings.dtypes or map(dtype_named, case.dtypes) if d.name in known]
+    return [
+        Row(case, variant, shape, dtype)
+        for variant in case.variants
+        for shape in settings.shapes_of(case)
+        for dtype in dtypes
+    ]
+
+
+def run_row(row: Row, arrays: Arrays, settings: Settings) -> Result:
+    """Checks and times one row; raises WrongResultError when the op is out of tolerance."""
+    case = row.case
+    op = op_named(case.op)
+    sizes = sizes_of(case, row.shape)
+    first = make_arguments(op, sizes, row.dtype, arrays, options=row.variant, seed=7)
+    checked = check(op, case, first, arrays, row.dtype)
+    if not checked.ok:
+        raise WrongResultError(
+            f"{row.text} on {settings.device}: error "
+            f"{checked.error:.3g} eps against {checked.reference}, tolerance "
+            f"{checked.tolerance:g} eps; not timed"
+        )
+    read, written = first.bytes_read, first.bytes_written
+    count = set_count(read + written, settings.rotation_bytes)
+    sets = [first] + [first.clone(arrays) for _ in range(count - 1)]
+    result = Result(
+        row=row,
+        device=settings.device,
+        arguments_bytes=(read, written),
+        flops=case.flops(row.shape) if case.flops else 0.0,
+        check=checked,
+        sets=count,
+        peers=find_peers(case, first, settings),
+    )
+    candidates = _candidates(op["name"], sets, result, arrays, settings)
+    for name, timing in measure(candidates, settings).items():
+        who, mode = name.rsplit("/", 1)
+        result.timings.setdefault(who, {})[mode] = timing
+    _find_roofline(result, settings)
+    return result
+
+
+def sizes_of(case: Case, shape: Shape) -> Sizes:
+    try:
+        return case.sizes(shape)
+    except (ValueError, IndexError):
+        text = "x".join(map(str, shape))
+        raise ValueError(f"{case.op}: --shape is {case.shape_text}, got {text}") from None
+
+
+def _candidates(
+    op_name: str, sets: list[Arguments], result: Result, arrays: Arrays, settings: Settings
+) -> dict[str, Candidate]:
+    import ac4k
+
+    fn = getattr(ac4k, op_name)
+
+    def with_out(arguments: Arguments) -> Callable[[], Any]:
+        return lambda: fn(*arguments.args, out=arguments.out, **arguments.options)
+
+    def allocating(arguments: Arguments) -> Callable[[], Any]:
+        return lambda: fn(*arguments.args, **arguments.options)
+
+    def peer_call(peer: Callable[..., Any], arguments: Arguments) -> Callable[[], Any]:
+        return lambda: peer(*arguments.args)
+
+    on_gpu = settings.device == "cuda"
+    found: dict[str, Candidate] = {}
+
+    def add(name: str, calls: list[Callable[[], Any]], *, ours: bool) -> None:
+        found[f"{name}/cold"] = Candidate(calls)
+        if on_gpu and ours:
+            found[f"{name}/chain"] = Candidate(calls, dependent=True)
+        found[f"{name}/hot"] = Candidate(calls[:1])
+
+    add(OURS, [with_out(arguments) for arguments in sets], ours=True)
+    if op_name != "stream_bytes":
+        traffic = stream_sizes(*result.arguments_bytes)
+        add(ROOFLINE, stream_calls(*traffic, arrays, settings), ours=True)
+    if not on_gpu and result.peers.present:
+        add(OURS_ALLOCATING, [allocating(arguments) for arguments in sets], ours=False)
+    for name, peer in result.peers.present.items():
+        add(name, [peer_call(peer, arguments) for arguments in sets], ours=False)
+    return found
+
+
+def _find_roofline(result: Result, settings: Settings) -> None:
+    stream = result.timings.get(ROOFLINE, {})
+    result.roofline_us = {mode: timing.median for mode, timing in stream.items()}
+    result.bound = "memory" if stream else None
+    if not result.flops:
+        return
+    rate = matmul_flops_per_us(result.row.dtype, settings)
+    if rate is None:
+        result.bound, result.roofline_us = None, {}
+        result.peers.absent["matmul rate"] = f"the library has no {result.row.dtype.name} product"
+        return
+    arithmetic_us = result.flops / rate
+    if arithmetic_us > result.roofline_us.get("cold", 0.0):
+        result.bound = "matmul"
+    for mode, memory_us in result.roofline_us.items():
+        result.roofline_us[mode] = max(memory_us, arithmetic_us)

@@ -1,0 +1,57 @@
+"""What the user asked `ac4k bench` for, and the amounts of work that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..environment import available_memory_bytes, last_level_cache_bytes
+from .arrays import DType
+from .case import Case, Shape
+
+PEERS = ("eager", "inductor")
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Settings:
+    device: str = "cpu"
+    dtypes: tuple[DType, ...] = ()  # empty: those of the case
+    shapes: tuple[Shape, ...] = ()  # empty: those of the case
+    peers: tuple[str, ...] = PEERS
+    quick: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """Samples of each candidate; candidates take turns, so drifting clocks meet all alike."""
+        return 7 if self.quick else 31
+
+    @property
+    def budget_s(self) -> float:
+        """Time for one row of the table after which rounds end early."""
+        return 0.3 if self.quick else 6.0
+
+    @property
+    def sample_us(self) -> float:
+        """One sample lasts at least this long: what surrounds the calls must not matter."""
+        if self.device == "cuda":
+            return 500.0 if self.quick else 2000.0
+        return 200.0 if self.quick else 1000.0
+
+    @property
+    def rotation_bytes(self) -> int:
+        """How much memory cold calls go through before they see a buffer again."""
+        if self.device == "cuda":
+            import torch
+
+            return 5 * int(torch.cuda.get_device_properties(0).L2_cache_size)
+        if self.quick:
+            return 64 * _MIB
+        # A server's L3 can be hundreds of megabytes: past it once, not five times.
+        return min(2 * last_level_cache_bytes(), available_memory_bytes() // 8)
+
+    def shapes_of(self, case: Case) -> tuple[Shape, ...]:
+        if self.shapes:
+            return self.shapes
+        if self.quick:
+            return case.quick_shapes
+        return case.shapes if self.device == "cuda" else case.cpu_shapes

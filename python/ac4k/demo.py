@@ -1,0 +1,240 @@
+"""`ac4k demo`: walks the op table and shows, for each op, that it is right and how fast it is.
+
+Sizes and PyTorch's version of an op come from its benchmark case; an op without one gets sizes
+from its dimensions alone, so a new op appears here by being declared.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ._console import Cell, Column, note, print_table, progress, say
+from .bench.arrays import Arrays, DType, arrays_on, devices
+from .bench.case import Case, case_of
+from .bench.check import Check, check
+from .bench.engine import Candidate, measure
+from .bench.inputs import Arguments, Sizes, dim_names, dtypes_of, make_arguments
+from .bench.report import ratio_cell
+from .bench.settings import Settings
+from .timing import format_us
+
+_DTYPES = ("f32", "bf16")  # what is shown, of the types an op takes
+_SMALL = (7, 33, 65, 129)  # odd, so that edges of tiles and vectors are met
+_REAL, _REAL_LEADING = 4096, (4, 128)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One op at one size."""
+
+    op: str
+    size: str  # "small" or "real"
+    shape: str
+    dtype: str
+    device: str
+    error_eps: float | None = None
+    tolerance_eps: float | None = None
+    ok: bool = False
+    time_us: float | None = None
+    over_torch: float | None = None  # how many times faster
+    failure: str = ""
+
+
+def run(*, as_json: bool = False) -> int:
+    """Prints the demo; 1 when any op is wrong or fails."""
+    import ac4k
+
+    begin = time.perf_counter()
+    table = ac4k.op_table()
+    plan = [
+        (op, size, dtype, device)
+        for device in devices()
+        for op in table
+        if device == "cpu" or op["cuda"]
+        for size in ("small", "real")
+        for dtype in _dtypes(op)
+    ]
+    if not as_json:
+        _print_heading()
+    trials = []
+    with progress("demo", len(plan)) as step:
+        for op, size, dtype, device in plan:
+            step(f"{op['name']} {dtype.name} {size} on {device}")
+            trials.append(_try(op, size, dtype, device))
+    seconds = time.perf_counter() - begin
+    failed = [trial for trial in trials if not trial.ok]
+    if as_json:
+        block = {"info": ac4k.info(), "seconds": seconds, "trials": [asdict(t) for t in trials]}
+        print(json.dumps(block, indent=1))
+    else:
+        _print_trials(trials)
+        verdict = f"{len(failed)} of {len(trials)} FAILED" if failed else "all within tolerance"
+        say(
+            f"{len(trials)} checks, {verdict}, {seconds:.1f} s",
+            style="bold red" if failed else "bold green",
+        )
+    for trial in failed:
+        why = trial.failure or f"error {trial.error_eps:.3g} eps"
+        note(f"ac4k demo: {trial.op} {trial.shape} {trial.dtype} on {trial.device}: {why}")
+    return 1 if failed else 0
+
+
+def _dtypes(op: Mapping[str, Any]) -> list[DType]:
+    known = dtypes_of(op)
+    return [dtype for dtype in known if dtype.name in _DTYPES] or known[:1]
+
+
+def demo_sizes(op: Mapping[str, Any], size: str, device: str) -> tuple[Sizes, str]:
+    """A size for every dimension of the op, and how to write it."""
+    case = case_of(op["name"])
+    if case is not None:
+        shapes = {"small": case.quick_shapes[0], "cpu": case.cpu_shapes[-1], "cuda": case.shapes[0]}
+        shape = shapes["small" if size == "small" else device]
+        return case.sizes(shape), "x".join(map(str, shape))
+    sizes: dict[str, int | tuple[int, ...]] = {}
+    for number, name in enumerate(dim_names(op)):
+        if name == "...":
+            sizes[name] = (3, 5) if size == "small" else _REAL_LEADING
+        else:
+            value = _SMALL[number % len(_SMALL)] if size == "small" else _REAL
+            sizes[name] = _multiple_of(value, _divisor(op, name))
+    text = "x".join(
+        str(part)
+        for value in sizes.values()
+        for part in (value if isinstance(value, tuple) else (value,))
+    )
+    return sizes, text
+
+
+def _divisor(op: Mapping[str, Any], name: str) -> int:
+    """What the dimension must be a multiple of: 32 where the signature says K/32."""
+    dims = [dim for param in (*op["params"], *op["outputs"]) for dim in param.get("dims", ())]
+    found = [re.fullmatch(rf"{name}/(\d+)", dim) for dim in dims]
+    return math.lcm(*(int(match.group(1)) for match in found if match))
+
+
+def _multiple_of(value: int, divisor: int) -> int:
+    return math.ceil(value / divisor) * divisor
+
+
+def _try(op: Mapping[str, Any], size: str, dtype: DType, device: str) -> Trial:
+    sizes, shape = demo_sizes(op, size, device)
+    trial = Trial(op["name"], size, shape, dtype.name, device)
+    try:
+        arrays = arrays_on(device)
+        why_not = arrays.why_not(dtype)
+        if why_not is not None:
+            return Trial(**{**asdict(trial), "ok": True, "failure": f"skipped: {why_not}"})
+        case = case_of(op["name"])
+        arguments = make_arguments(op, sizes, dtype, arrays, seed=11)
+        checked = check(op, case, arguments, arrays, dtype)
+        time_us, over_torch = _time(op, case, arguments, arrays, device)
+    except (RuntimeError, ValueError, TypeError, NotImplementedError, KeyError) as error:
+        return Trial(**{**asdict(trial), "failure": f"{type(error).__name__}: {error}"})
+    return Trial(
+        **{
+            **asdict(trial),
+            **_outcome(checked),
+            "time_us": time_us,
+            "over_torch": over_torch,
+        }
+    )
+
+
+def _outcome(checked: Check) -> dict[str, Any]:
+    return {"error_eps": checked.error, "tolerance_eps": checked.tolerance, "ok": checked.ok}
+
+
+def _time(
+    op: Mapping[str, Any], case: Case | None, arguments: Arguments, arrays: Arrays, device: str
+) -> tuple[float, float | None]:
+    """Both allocate their result, as in a user's first program."""
+    import ac4k
+
+    fn = getattr(ac4k, op["name"])
+    candidates = {"ac4k": Candidate([lambda: fn(*arguments.args, **arguments.options)])}
+    if arrays.framework == "torch" and case is not None and case.torch_fn is not None:
+        torch_fn: Callable[..., Any] = case.torch_fn
+        if _works(torch_fn, arguments):
+            candidates["torch"] = Candidate(
+                [lambda: torch_fn(*arguments.args, **arguments.options)]
+            )
+    timings = measure(candidates, Settings(device=device, quick=True))
+    ours = timings["ac4k"].median
+    return ours, timings["torch"].median / ours if "torch" in timings else None
+
+
+def _works(torch_fn: Callable[..., Any], arguments: Arguments) -> bool:
+    try:
+        return torch_fn(*arguments.args, **arguments.options) is not None
+    except RuntimeError:  # e.g. no bfloat16 product for this CPU
+        return False
+
+
+def _print_heading() -> None:
+    import ac4k
+
+    info = ac4k.info()
+    cpu, gpus = info["cpu"], info["cuda"]["devices"]
+    say(f"AC4K {ac4k.__version__}", style="bold")
+    say(
+        f"  back end {ac4k.get_backend()} · architecture {ac4k.get_arch()} · "
+        f"CPU ISA {cpu['isa']}, {cpu['threads']} threads"
+    )
+    for gpu in gpus:
+        say(f"  GPU {gpu['id']}: {gpu['name']}, {gpu['arch']}, {gpu['sms']} SMs")
+    say("")
+
+
+def _print_trials(trials: list[Trial]) -> None:
+    columns = [
+        Column("op", style="bold"),
+        Column("shape"),
+        Column("type"),
+        Column("device"),
+        Column("error", right=True),
+        Column("allowed", right=True),
+        Column(""),
+        Column("time", right=True),
+        Column("vs PyTorch", right=True),
+    ]
+    rows = list(_rows(trials))
+    sections = [
+        i
+        for i in range(len(trials) - 1)
+        if (trials[i].op, trials[i].device) != (trials[i + 1].op, trials[i + 1].device)
+    ]
+    print_table(
+        "every op of the table, small and at the size of a real model",
+        columns,
+        rows,
+        sections=sections,
+        caption="error: against float64, in units of the type's epsilon; vs PyTorch: how many "
+        "times faster than eager, same run",
+    )
+
+
+def _rows(trials: list[Trial]) -> Iterator[list[Cell]]:
+    last = ""
+    for trial in trials:
+        name = trial.op if trial.op != last else ""
+        last = trial.op
+        mark: Cell = ("✓", "bold green") if trial.ok else ("✗", "bold red")
+        skipped = trial.failure and trial.ok
+        yield [
+            name,
+            trial.shape,
+            trial.dtype,
+            trial.device,
+            "—" if trial.error_eps is None else f"{trial.error_eps:.2f}",
+            "—" if trial.tolerance_eps is None else f"{trial.tolerance_eps:g}",
+            "–" if skipped else mark,
+            "—" if trial.time_us is None else format_us(trial.time_us),
+            ratio_cell(trial.over_torch),
+        ]

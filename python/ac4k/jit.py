@@ -1,0 +1,224 @@
+"""Kernels compiled at first use: your own from CUDA C++ text, and the library's.
+
+>>> kernel = ac4k.jit.compile(SOURCE, "scale", arch="sm90a")      # doctest: +SKIP
+>>> kernel((n // 256,), (256,), x, 2.0, n)                        # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from ac4k._native import C
+
+_CUDA = 2  # DLPack's device type
+
+# What a scalar argument is packed as, by its C++ type.
+_SCALARS = {
+    "bool": "?",
+    "char": "b",
+    "signed char": "b",
+    "unsigned char": "B",
+    "short": "h",
+    "unsigned short": "H",
+    "int": "i",
+    "unsigned": "I",
+    "unsigned int": "I",
+    "long": "q",
+    "unsigned long": "Q",
+    "long long": "q",
+    "unsigned long long": "Q",
+    "int8_t": "b",
+    "uint8_t": "B",
+    "int16_t": "h",
+    "uint16_t": "H",
+    "int32_t": "i",
+    "uint32_t": "I",
+    "int64_t": "q",
+    "uint64_t": "Q",
+    "size_t": "Q",
+    "float": "f",
+    "double": "d",
+}
+_POINTER = "pointer"
+
+
+class Kernel:
+    """A compiled kernel. Call it as `kernel(grid, block, *args)`.
+
+    Tensors are passed as pointers, numbers by the types of the kernel's signature, bytes as they
+    are. It runs on the tensors' device and their framework's current stream.
+    """
+
+    def __init__(self, handle: object, name: str, types: Sequence[str] | None) -> None:
+        self._handle = handle
+        self.name = name
+        self._packers = None if types is None else [_packer(each) for each in types]
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Registers, spills, shared memory, cache key and compile time."""
+        return cast("dict[str, Any]", json.loads(C.kernel_json(self._handle)))
+
+    def __call__(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        *args: Any,
+        shared_bytes: int = 0,
+        cluster: int | Sequence[int] | None = None,
+        dependent: bool = False,
+        device: int | None = None,
+        stream: int | None = None,
+    ) -> None:
+        if self._packers is not None and len(args) != len(self._packers):
+            raise TypeError(
+                f"{self.name}: expected {len(self._packers)} arguments, got {len(args)}"
+            )
+        found_device, found_stream = None, None
+        params = []
+        for index, arg in enumerate(args):
+            packer = self._packers[index] if self._packers is not None else _pack_by_value
+            if _is_plain(arg):
+                params.append(self._pack(packer, index, arg))
+                continue
+            pointer, _, device_type, device_id, its_stream = C.describe(arg)
+            if device_type != _CUDA:
+                raise ValueError(f"{self.name}: argument {index}: expected a CUDA tensor")
+            if found_device not in (None, device_id):
+                raise ValueError(f"{self.name}: argument {index}: expected device {found_device}")
+            if self._packers is not None and packer is not _pack_pointer:
+                raise TypeError(f"{self.name}: argument {index}: expected a number, got a tensor")
+            found_device, found_stream = device_id, its_stream
+            params.append(struct.pack("P", pointer))
+        C.kernel_launch(
+            self._handle,
+            _three(grid, 1),
+            _three(block, 1),
+            (0, 0, 0) if cluster is None else _three(cluster, 1),
+            shared_bytes,
+            dependent,
+            device if device is not None else found_device or 0,
+            stream if stream is not None else found_stream or 0,
+            tuple(params),
+        )
+
+    def _pack(self, packer: Callable[[Any], bytes], index: int, arg: Any) -> bytes:
+        if isinstance(arg, bytes):
+            return arg
+        try:
+            return packer(arg)
+        except struct.error as error:
+            raise TypeError(f"{self.name}: argument {index}: {error}, got {arg!r}") from None
+
+    def __repr__(self) -> str:
+        return f"<ac4k kernel {self.name}>"
+
+
+def compile(  # noqa: A001
+    source: str | Path,
+    name: str,
+    *,
+    options: Sequence[str] = (),
+    arch: str | None = None,
+    argtypes: Sequence[str] | None = None,
+) -> Kernel:
+    """Compiles CUDA C++ (text, or the path of a file) and gives the kernel `name`.
+
+    `name` may be a name expression such as "scale<float>". `arch` is the current GPU's unless given.
+    `argtypes` ("pointer", "int", "float", "int64_t" ...) is read off the source where it can be.
+    """
+    path = _as_path(source)
+    text = path.read_text() if path else str(source)
+    handle = C.jit_compile(text, name, "\n".join(options) or None, arch)
+    return Kernel(handle, name, argtypes if argtypes is not None else _argument_types(text, name))
+
+
+def load(
+    module: str, name: str, *, arch: str | None = None, argtypes: Sequence[str] | None = None
+) -> Kernel:
+    """A kernel of the library itself, e.g. `load("common/mul_add", "mul_add_f32")`."""
+    return Kernel(C.kernel_find(module, name, arch), name, argtypes)
+
+
+def build(module: str | None = None, arch: str | None = None) -> list[dict[str, Any]]:
+    """Compiles the library's modules for `arch` into the cache and reports on their kernels."""
+    return cast("list[dict[str, Any]]", json.loads(C.jit_build(module, arch)))
+
+
+def list_cache() -> list[dict[str, Any]]:
+    """The entries of the cache."""
+    return cast("list[dict[str, Any]]", json.loads(C.jit_list()))
+
+
+def clear_cache() -> int:
+    """Removes every entry of the cache and tells how many there were."""
+    return C.jit_clear()
+
+
+def synchronize(device: int = 0) -> None:
+    """Waits for all work on a device."""
+    C.synchronize(device)
+
+
+def _as_path(source: str | Path) -> Path | None:
+    if isinstance(source, Path):
+        return source
+    if "\n" in source or "{" in source or not source.endswith((".cu", ".cuh")):
+        return None
+    return Path(source)
+
+
+def _argument_types(text: str, name: str) -> list[str] | None:
+    """The C++ types of the kernel's parameters, or None where the text does not show them."""
+    plain = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+    entry = re.escape(name.partition("<")[0].rpartition("::")[2])
+    match = re.search(rf"__global__[^;{{]*?\b{entry}\s*\(([^)]*)\)", plain)
+    if match is None:
+        return None
+    types = []
+    for parameter in filter(str.strip, match[1].split(",")):
+        words = re.sub(r"\b(const|__grid_constant__|volatile|__restrict__|std::)\b", " ", parameter)
+        if "*" in words:
+            types.append(_POINTER)
+            continue
+        cpp_type = " ".join(words.split()[:-1]).removeprefix("std::")
+        if cpp_type not in _SCALARS:
+            return None  # a template parameter or a struct: bytes or argtypes= say what it is
+        types.append(cpp_type)
+    return types
+
+
+def _is_plain(arg: Any) -> bool:
+    return isinstance(arg, int | float | bytes)
+
+
+def _pack_pointer(arg: Any) -> bytes:
+    return struct.pack("P", int(arg))
+
+
+def _packer(name: str) -> Callable[[Any], bytes]:
+    if name == _POINTER:
+        return _pack_pointer
+    if name not in _SCALARS:
+        raise TypeError(f"expected pointer or one of {', '.join(_SCALARS)}, got {name!r}")
+    code = _SCALARS[name]
+    return lambda arg: struct.pack(code, arg)
+
+
+def _pack_by_value(arg: Any) -> bytes:
+    if isinstance(arg, bytes):
+        return arg
+    raise TypeError("the kernel's signature is not plain: give argtypes=, or this argument as bytes")
+
+
+def _three(sizes: int | Sequence[int], fill: int) -> tuple[int, int, int]:
+    values = [sizes] if isinstance(sizes, int) else list(sizes)
+    if not 1 <= len(values) <= 3:
+        raise ValueError(f"expected one to three sizes, got {len(values)}")
+    x, y, z = (*values, *([fill] * (3 - len(values))))
+    return x, y, z

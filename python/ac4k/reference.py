@@ -1,0 +1,104 @@
+"""The float64 oracle of every op, in plain NumPy, and the magnitude its error is measured by.
+
+An op's result is right when |result - reference| <= tolerance * eps(dtype) * magnitude, with the
+tolerance of the op table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64 = NDArray[np.float64]
+
+
+class Reference(NamedTuple):
+    """What an op should give, and how large the numbers were that it was made of."""
+
+    result: NDArray[Any]
+    magnitude: NDArray[Any]
+
+
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def gemm(A: Float64, B: Float64) -> Reference:
+    return Reference(A @ B, np.abs(A) @ np.abs(B))
+
+
+def element_wise_mul_add(a: Float64, b: Float64, c: Float64) -> Reference:
+    return Reference(a * b + c, np.abs(a * b) + np.abs(c))
+
+
+def fused_add_gelu(x: Float64, bias: Float64, *, approximate: str = "none") -> Reference:
+    y = x + bias
+    if approximate == "tanh":
+        result = 0.5 * y * (1 + np.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)))
+    else:
+        result = 0.5 * y * _erfc(-y / math.sqrt(2))
+    # The sum is rounded before GELU, whose slope is at most 1.13.
+    return Reference(result, np.abs(x) + np.abs(bias))
+
+
+def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
+    R = src.size
+    if W > R:
+        result = np.resize(src, W) if R else np.zeros(W, np.uint8)
+    else:
+        padded = np.concatenate([src, np.zeros(-R % W if W else 0, np.uint8)])
+        result = np.bitwise_xor.reduce(padded.reshape(-1, W), axis=0) if W else padded[:0]
+    return Reference(result, np.zeros(W))
+
+
+REFERENCES: dict[str, Callable[..., Reference]] = {
+    "gemm": gemm,
+    "element_wise_mul_add": element_wise_mul_add,
+    "fused_add_gelu": fused_add_gelu,
+    "stream_bytes": stream_bytes,
+}
+
+_EPS = {"f32": 2.0**-23, "f64": 2.0**-52, "f16": 2.0**-10, "bf16": 2.0**-7}
+# Below this the spacing of a format no longer shrinks.
+_SMALLEST = {"f32": 2.0**-149, "f64": 2.0**-1074, "f16": 2.0**-24, "bf16": 2.0**-133}
+
+
+def allowed_error(dtype: str, tolerance: float, reference: Reference) -> NDArray[Any]:
+    """The largest error each element may have; 0 for integer dtypes."""
+    if dtype not in _EPS:
+        return np.zeros(reference.result.shape)
+    return tolerance * (_EPS[dtype] * reference.magnitude + _SMALLEST[dtype])
+
+
+def error_ratio(dtype: str, tolerance: float, result: NDArray[Any], reference: Reference) -> float:
+    """The largest error as a share of the allowed one: at most 1 is right. NaN and infinities must
+    stand where the reference has them (a float64 value past the format's range counts as one)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = reference.result
+        got = result.astype(expected.dtype)
+        finite = np.isfinite(expected) & np.isfinite(got)
+        special = ~finite
+        if special.any() and not _specials_agree(dtype, expected[special], got[special]):
+            return math.inf
+        error = np.abs(got[finite].astype(np.float64) - expected[finite].astype(np.float64))
+        allowed = np.broadcast_to(allowed_error(dtype, tolerance, reference), expected.shape)[finite]
+    if not error.size:
+        return 0.0
+    if dtype not in _EPS:
+        return 0.0 if not error.any() else math.inf
+    return float(np.max(error / allowed))
+
+
+_LARGEST = {"f32": 3.4028235e38, "f64": 1.7976931348623157e308, "f16": 65504.0, "bf16": 3.3895314e38}
+
+
+def _specials_agree(dtype: str, expected: NDArray[Any], got: NDArray[Any]) -> bool:
+    """Infinities and NaN agree, or a finite number has rounded to infinity at the edge."""
+    edge = _LARGEST.get(dtype, math.inf) * 0.99
+    same = (np.isnan(expected) & np.isnan(got)) | (expected == got)
+    overflow = np.isinf(got) & (np.sign(got) == np.sign(expected)) & (np.abs(expected) > edge)
+    rounded_down = np.isinf(expected) & (np.abs(got) > edge) & (np.sign(got) == np.sign(expected))
+    return bool(np.all(same | overflow | rounded_down))

@@ -1,0 +1,84 @@
+// The op table: each op is declared once, by an OpDecl in src/ops, and everything else about it
+// (checks, bindings, stubs, torch schemas, docs, benchmarks, fuzzing) is derived from that.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "core/signature.hpp"
+
+namespace ac4k {
+
+struct Call;
+using OpKernel = Status (*)(const Call&);
+
+struct OpDecl {
+  const char* signature;
+  const char* types;    // values of the type variables: "T: f32 f64 f16 bf16"
+  const char* doc;      // one line
+  const char* formula;  // what is computed and how it is rounded
+  const char* example;  // one doctest: lines of ">>> ..." and results
+  // Largest error against a float64 reference, in units of eps(output dtype) times the magnitude
+  // that the reference gives (for a sum, the sum of absolute values).
+  double tolerance;
+  // Output element i depends on input elements i alone: an output may then be an input.
+  bool elementwise = false;
+  OpKernel check = nullptr;  // what the signature cannot say; runs before anything is written
+  OpKernel cpu = nullptr;
+  OpKernel cuda = nullptr;
+};
+
+}  // namespace ac4k
+
+struct ac4k_op {
+  explicit ac4k_op(const ac4k::OpDecl& declaration);
+
+  ac4k::OpDecl decl;
+  ac4k::Signature signature;
+};
+
+namespace ac4k {
+
+using Op = ac4k_op;
+
+const std::vector<const Op*>& op_table();  // sorted by name
+
+// `const RegisterOp kGemm{{.signature = ...}};` at namespace scope declares an op.
+class RegisterOp {
+ public:
+  explicit RegisterOp(const OpDecl& declaration);
+};
+
+// A checked call, as kernels see it. Indices are positions in the signature.
+struct Call {
+  Call(const Op& op_called, void* stream_to_use) : op(op_called), stream(stream_to_use) {}
+
+  const Op& op;
+  void* stream;
+  std::array<ac4k_arg, AC4K_MAX_ARGS> args;  // defaults filled in; a choice is its index
+  const DLTensor* const* outputs = nullptr;  // null while shapes are inferred
+  DLDevice device{kDLCPU, 0};
+  std::array<int64_t, AC4K_MAX_ARGS> dims;    // by Signature::dim_names
+  std::array<DType, AC4K_MAX_OUTPUTS> types;  // by Signature::type_variables
+  int leading_ndim = -1;                      // what `...` stands for
+  const int64_t* leading_shape = nullptr;
+
+  const DLTensor& tensor(int i) const { return *args[static_cast<size_t>(i)].value.tensor; }
+  bool has(int i) const { return args[static_cast<size_t>(i)].kind != AC4K_ARG_NONE; }
+  int64_t integer(int i) const { return args[static_cast<size_t>(i)].value.integer; }
+  double real(int i) const { return args[static_cast<size_t>(i)].value.real; }
+  const DLTensor& output(int i = 0) const { return *outputs[i]; }
+  DType type(int i = 0) const { return types[static_cast<size_t>(i)]; }
+  int64_t dim(int i) const { return dims[static_cast<size_t>(i)]; }
+};
+
+// Where a view's first element lies.
+inline void* data_of(const DLTensor& tensor) {
+  return static_cast<char*>(tensor.data) + tensor.byte_offset;
+}
+int64_t num_elements(const DLTensor& tensor);
+bool is_contiguous(const DLTensor& tensor);
+std::string shape_text(int ndim, const int64_t* shape);
+
+}  // namespace ac4k

@@ -1,0 +1,99 @@
+// ac4k_set and ac4k_get: one table of settings, each owned by the part it steers.
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/settings.hpp"
+#include "core/status.hpp"
+#include "cpu/kernels.hpp"
+#include "cuda/driver/settings.hpp"
+
+namespace ac4k {
+namespace {
+
+std::atomic<bool> dependent_launch_enabled = false;
+
+Status set_num_threads(std::string_view text) {
+  const std::string copy(text);
+  char* end = nullptr;
+  const long count = std::strtol(copy.c_str(), &end, 10);
+  if (copy.empty() || *end != '\0' || count < 0 || count > 4096) {
+    return fail(AC4K_INVALID_VALUE, "num_threads: expected a number from 0 to 4096, got '", text, "'");
+  }
+  return cpu::set_num_threads(static_cast<int>(count));
+}
+
+Status set_dependent_launch(std::string_view text) {
+  if (text != "on" && text != "off") {
+    return fail(AC4K_INVALID_VALUE, "dependent_launch: expected on or off, got '", text, "'");
+  }
+  dependent_launch_enabled.store(text == "on", std::memory_order_relaxed);
+  return AC4K_OK;
+}
+
+struct Setting {
+  const char* name;
+  Status (*set)(std::string_view);
+  std::string (*get)();
+};
+
+constexpr Setting kSettings[] = {
+    {"cpu_isa", cpu::set_isa, [] { return std::string(cpu::name_of(cpu::active_isa())); }},
+    {"num_threads", set_num_threads, [] { return std::to_string(cpu::num_threads()); }},
+    {"dependent_launch", set_dependent_launch,
+     [] { return std::string(dependent_launch() ? "on" : "off"); }},
+    {"jit", cuda::set_jit_mode, [] { return std::string(cuda::jit_mode()); }},
+    {"cache_dir", cuda::set_cache_dir, [] { return std::string(cuda::cache_dir()); }},
+    {"nvrtc_path", cuda::set_nvrtc_path, [] { return std::string(cuda::nvrtc_path()); }},
+    {"cuda_include", cuda::set_cuda_include, [] { return std::string(cuda::cuda_include()); }},
+};
+
+const Setting* find(std::string_view name) {
+  for (const Setting& setting : kSettings) {
+    if (name == setting.name) return &setting;
+  }
+  return nullptr;
+}
+
+// The environment is read once, while the library loads.
+const bool kEnvironmentRead = [] {
+  if (const char* isa = std::getenv("AC4K_CPU_ISA")) report_bad_environment(cpu::set_isa(isa));
+  if (const char* threads = std::getenv("AC4K_NUM_THREADS")) {
+    report_bad_environment(set_num_threads(threads));
+  }
+  return true;
+}();
+
+}  // namespace
+
+bool dependent_launch() { return dependent_launch_enabled.load(std::memory_order_relaxed); }
+
+void report_bad_environment(Status status) {
+  if (status != AC4K_OK) std::fprintf(stderr, "ac4k: ignored environment: %s\n", ac4k_last_error());
+}
+
+}  // namespace ac4k
+
+extern "C" {
+
+ac4k_status ac4k_set(const char* name, const char* value) {
+  const ac4k::Setting* setting = name ? ac4k::find(name) : nullptr;
+  if (setting == nullptr || value == nullptr) {
+    std::string names;
+    for (const auto& known : ac4k::kSettings) names += (names.empty() ? "" : ", ") + std::string(known.name);
+    return ac4k::fail(AC4K_INVALID_VALUE, "ac4k_set: expected one of ", names, " and a value, got '",
+                      name ? name : "", "'");
+  }
+  return setting->set(value);
+}
+
+const char* ac4k_get(const char* name) {
+  thread_local std::string result;
+  const ac4k::Setting* setting = name ? ac4k::find(name) : nullptr;
+  if (setting == nullptr) return nullptr;
+  result = setting->get();
+  return result.c_str();
+}
+
+}  // extern "C"

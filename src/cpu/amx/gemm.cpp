@@ -1,0 +1,277 @@
+// bf16 matrix multiplication with AMX tiles (TDPBF16PS: 16 x 16 f32 += 16 x 32 bf16 * 32 x 16 bf16),
+// and the level's table; everything else is the avx512 level's.
+//
+// A panel holds 32 rows, B's 32 columns: 2 x 2 accumulator tiles take 4 tile loads per 4 products.
+// At a depth of 512 a panel of B (32 KiB) stays in the first-level cache.
+//
+// Tile instructions are written in assembly: GCC 12's _tile_loadconfig declares 8 of its 64 bytes
+// as read and drops the stores that fill them, and its tile loads order no memory accesses.
+#include "cpu/avx512/kernels.hpp"
+#include "cpu/avx512/simd.hpp"
+
+namespace ac4k::cpu::amx {
+namespace {
+
+constexpr int kTile = 16;               // rows of a tile
+constexpr int kTileDepth = 32;          // bf16 in a row of a tile: 64 bytes
+constexpr int kTileElements = kTile * kTileDepth;
+constexpr int kPanel = 2 * kTile;       // rows of A's, columns of B's panel
+constexpr int kBlockElements = 2 * kTileElements;  // a panel's 32 of K
+
+struct alignas(64) TileConfig {
+  uint8_t palette;
+  uint8_t start_row;
+  uint8_t reserved[14];
+  uint16_t bytes_per_row[16];
+  uint8_t rows[16];
+};
+static_assert(sizeof(TileConfig) == 64);
+
+void begin() {
+  TileConfig config = {};
+  config.palette = 1;
+  for (int i = 0; i < 8; ++i) {
+    config.bytes_per_row[i] = 64;
+    config.rows[i] = kTile;
+  }
+  asm volatile("ldtilecfg %0" : : "m"(config) : "memory");
+}
+
+void end() { asm volatile("tilerelease" : : : "memory"); }
+
+template <int kIndex>
+AC4K_INLINE void tile_zero() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(kIndex));
+}
+template <int kIndex>
+AC4K_INLINE void tile_load(const void* base, int64_t stride_bytes) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(base), "r"(stride_bytes), "i"(kIndex)
+               : "memory");
+}
+template <int kIndex>
+AC4K_INLINE void tile_store(void* base, int64_t stride_bytes) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(base), "r"(stride_bytes), "i"(kIndex)
+               : "memory");
+}
+template <int kSum, int kA, int kB>
+AC4K_INLINE void tile_multiply() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
+}
+
+// Tiles 0..3: sums, 4 and 5: A, 6 and 7: B.
+template <bool kTwoRows>
+AC4K_INLINE void multiply_panels(int64_t depth, const uint16_t* a, const uint16_t* b) {
+  tile_zero<0>();
+  tile_zero<1>();
+  if constexpr (kTwoRows) {
+    tile_zero<2>();
+    tile_zero<3>();
+  }
+  for (int64_t k = 0; k < depth; k += kTileDepth) {
+    tile_load<6>(b, 64);
+    tile_load<4>(a, 64);
+    tile_multiply<0, 4, 6>();
+    tile_load<7>(b + kTileElements, 64);
+    tile_multiply<1, 4, 7>();
+    if constexpr (kTwoRows) {
+      tile_load<5>(a + kTileElements, 64);
+      tile_multiply<2, 5, 6>();
+      tile_multiply<3, 5, 7>();
+    }
+    a += kBlockElements;
+    b += kBlockElements;
+  }
+}
+
+template <bool kTwoRows>
+AC4K_INLINE void store_tiles(float* c, int64_t ldc) {
+  const int64_t stride = ldc * static_cast<int64_t>(sizeof(float));
+  tile_store<0>(c, stride);
+  tile_store<1>(c + kTile, stride);
+  if constexpr (kTwoRows) {
+    tile_store<2>(c + kTile * ldc, stride);
+    tile_store<3>(c + kTile * ldc + kTile, stride);
+  }
+}
+
+template <bool kTwoRows>
+AC4K_INLINE void micro_panels(int rows, int64_t depth, const uint16_t* a, const uint16_t* b,
+                              float* c, int64_t ldc, bool accumulate) {
+  multiply_panels<kTwoRows>(depth, a, b);
+  if (!accumulate && rows == (kTwoRows ? kPanel : kTile)) {
+    store_tiles<kTwoRows>(c, ldc);
+    return;
+  }
+  alignas(64) float sums[kPanel * kPanel];
+  store_tiles<kTwoRows>(sums, kPanel);
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < kPanel; j += avx512::F32::kLanes) {
+      const avx512::F32 sum = avx512::F32::load(sums + i * kPanel + j);
+      float* out = c + i * ldc + j;
+      (accumulate ? avx512::F32::load(out) + sum : sum).store(out);
+    }
+  }
+}
+
+void micro(int rows, int64_t depth, const void* a, const void* b, void* c, int64_t ldc,
+           bool accumulate) {
+  const auto* pa = static_cast<const uint16_t*>(a);
+  const auto* pb = static_cast<const uint16_t*>(b);
+  if (rows > kTile) {
+    micro_panels<true>(rows, depth, pa, pb, static_cast<float*>(c), ldc, accumulate);
+  } else {
+    micro_panels<false>(rows, depth, pa, pb, static_cast<float*>(c), ldc, accumulate);
+  }
+}
+
+int64_t padded(int64_t depth) { return (depth + kTileDepth - 1) / kTileDepth * kTileDepth; }
+
+// The mask of the first n of 32 lanes.
+AC4K_INLINE __mmask32 first_lanes(int64_t n) {
+  return n >= 32 ? 0xffffffffu : n <= 0 ? 0u : (1u << n) - 1u;
+}
+
+// Rows of 32 values of K; rows that do not exist are zero.
+void pack_a(const void* src, int64_t row, int64_t col, int64_t rows, int64_t depth, int height,
+            void* dst) {
+  const auto* from = static_cast<const uint16_t*>(src);
+  auto* to = static_cast<uint16_t*>(dst);
+  for (int64_t first = 0; first < rows; first += height) {
+    const int64_t count = rows - first < height ? rows - first : height;
+    for (int64_t k = 0; k < depth; k += kTileDepth) {
+      const int64_t valid = depth - k < kTileDepth ? depth - k : kTileDepth;
+      for (int i = 0; i < kPanel; ++i, to += kTileDepth) {
+        const uint16_t* values = from + (first + i) * row + k * col;
+        if (i >= count) {
+          _mm512_storeu_si512(to, _mm512_setzero_si512());
+        } else if (col == 1) {
+          _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(first_lanes(valid), values));
+        } else {
+          for (int64_t j = 0; j < kTileDepth; ++j) {
+            to[j] = j < valid ? values[j * col] : uint16_t{0};
+          }
+        }
+      }
+    }
+  }
+}
+
+// Pairs of rows of B, interleaved: to[column * 2 + parity], 16 columns a tile.
+AC4K_INLINE void pack_b_straight(const uint16_t* from, int64_t row, int64_t depth, int64_t cols,
+                                 uint16_t* to) {
+  alignas(64) static constexpr uint16_t kInterleave[2][32] = {
+      {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+       8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47},
+      {16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
+       24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63}};
+  const __m512i low = _mm512_load_si512(kInterleave[0]);
+  const __m512i high = _mm512_load_si512(kInterleave[1]);
+  const __mmask32 lanes = first_lanes(cols);
+  for (int64_t k = 0; k < padded(depth); k += kTileDepth, to += kBlockElements) {
+    for (int pair = 0; pair < kTile; ++pair) {
+      const int64_t even = k + 2 * pair;
+      const __m512i first = _mm512_maskz_loadu_epi16(
+          even < depth ? lanes : 0, from + (even < depth ? even * row : 0));
+      const __m512i second = _mm512_maskz_loadu_epi16(
+          even + 1 < depth ? lanes : 0, from + (even + 1 < depth ? (even + 1) * row : 0));
+      uint16_t* out = to + pair * kTileDepth;
+      _mm512_storeu_si512(out, _mm512_permutex2var_epi16(first, low, second));
+      _mm512_storeu_si512(out + kTileElements, _mm512_permutex2var_epi16(first, high, second));
+    }
+  }
+}
+
+// B's columns contiguous along K: a pair is 32 bits, so a tile is a transposition of 16 x 16
+// 32-bit words, moved as f32 lanes (no arithmetic touches them).
+AC4K_INLINE void pack_b_transposed(const uint16_t* from, int64_t col, int64_t depth, int64_t cols,
+                                   uint16_t* to) {
+  const int64_t whole = depth - depth % kTileDepth;
+  for (int64_t k = 0; k < whole; k += kTileDepth, to += kBlockElements) {
+    for (int tile = 0; tile < 2; ++tile) {
+      const float* columns[kTile];
+      for (int j = 0; j < kTile; ++j) {
+        const int64_t column = tile * kTile + j < cols ? tile * kTile + j : cols - 1;
+        columns[j] = reinterpret_cast<const float*>(from + column * col + k);
+      }
+      auto* out = reinterpret_cast<float*>(to + tile * kTileElements);
+      for (int pair = 0; pair < kTile; pair += 4) {
+        avx512::F32 group[4];
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) group[i] = avx512::F32::load_groups(columns + i, pair);
+        transpose_groups(group);
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) group[i].store(out + (pair + i) * kTile);
+      }
+    }
+  }
+  if (whole == depth) return;
+  for (int i = 0; i < kBlockElements; ++i) {
+    const int tile = i / kTileElements, within = i % kTileElements;
+    const int64_t k = whole + within / kTileDepth * 2 + within % 2;
+    const int64_t column = tile * kTile + within % kTileDepth / 2;
+    to[i] = k < depth && column < cols ? from[column * col + k] : uint16_t{0};
+  }
+}
+
+void pack_b(const void* src, int64_t row, int64_t col, int64_t depth, int64_t cols, void* dst) {
+  const auto* from = static_cast<const uint16_t*>(src);
+  auto* to = static_cast<uint16_t*>(dst);
+  for (int64_t first = 0; first < cols; first += kPanel) {
+    const int64_t count = cols - first < kPanel ? cols - first : kPanel;
+    const uint16_t* panel = from + first * col;
+    if (col == 1) {
+      pack_b_straight(panel, row, depth, count, to);
+    } else if (row == 1) {
+      pack_b_transposed(panel, col, depth, count, to);
+    } else {
+      for (int64_t i = 0; i < kPanel * padded(depth); ++i) {
+        const int64_t block = i / kBlockElements, tile = i % kBlockElements / kTileElements;
+        const int64_t within = i % kTileElements;
+        const int64_t k = block * kTileDepth + within / kTileDepth * 2 + within % 2;
+        const int64_t column = tile * kTile + within % kTileDepth / 2;
+        to[i] = k < depth && column < count ? panel[k * row + column * col] : uint16_t{0};
+      }
+    }
+    to += kPanel * padded(depth);
+  }
+}
+
+void narrow(const void* acc, void* out, int64_t n) {
+  const auto* from = static_cast<const float*>(acc);
+  auto* to = static_cast<BFloat16*>(out);
+  int64_t i = 0;
+  for (; i + avx512::F32::kLanes <= n; i += avx512::F32::kLanes) {
+    avx512::F32::load(from + i).store(to + i);
+  }
+  const int rest = static_cast<int>(n - i);
+  if (rest > 0) avx512::F32::load_partial(from + i, rest).store_partial(to + i, rest);
+}
+
+constinit const GemmKernels kGemmBF16 = {.mr = kPanel,
+                                         .nr = kPanel,
+                                         .kc = 512,
+                                         .mc = 256,
+                                         .max_rows = 512,
+                                         .max_cols = 512,
+                                         .row_unit = kTile,
+                                         .k_unit = kTileDepth,
+                                         .packed_bytes = sizeof(BFloat16),
+                                         .acc_bytes = sizeof(float),
+                                         .narrow_output = true,
+                                         .pack_cost = 60,
+                                         .begin = begin,
+                                         .end = end,
+                                         .pack_a = pack_a,
+                                         .pack_b = pack_b,
+                                         .micro = micro,
+                                         .narrow = narrow};
+
+}  // namespace
+
+constinit const Kernels kKernels = {
+    .gemm = {&avx512::kGemmF32, &avx512::kGemmF64, &avx512::kGemmF16, &kGemmBF16},
+    .few_rows = {&avx512::kFewRowsF32, &avx512::kFewRowsF64, &avx512::kFewRowsF16,
+                 &avx512::kFewRowsBF16},
+    .elementwise = &avx512::kElementwise};
+
+}  // namespace ac4k::cpu::amx

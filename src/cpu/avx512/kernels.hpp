@@ -1,0 +1,12 @@
+// What the files of the avx512 level share.
+#pragma once
+
+#include "cpu/common/table.hpp"
+
+namespace ac4k::cpu::avx512 {
+
+extern const GemmKernels kGemmF32, kGemmF64, kGemmF16, kGemmBF16;
+extern const FewRowsKernels kFewRowsF32, kFewRowsF64, kFewRowsF16, kFewRowsBF16;
+extern const ElementwiseKernels kElementwise;
+
+}  // namespace ac4k::cpu::avx512

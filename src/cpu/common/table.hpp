@@ -1,0 +1,101 @@
+// What one instruction-set level provides: plain function pointers, so that everything else (loops,
+// threads, memory) is compiled once for the baseline. Files of the levels include no C++ library
+// code: an inline function compiled there with AVX-512 could be the copy the linker keeps.
+#pragma once
+
+#include <cstdint>
+
+namespace ac4k::cpu {
+
+// Types a kernel is instantiated for; the order of the tables below.
+enum Element : int { kF32, kF64, kF16, kBF16, kNumElements };
+
+// The packed matrix multiplication of one element type. A is packed into panels of `mr` rows, B
+// into panels of `nr` columns; the micro-kernel multiplies two panels. `Acc` is f32 or f64.
+struct GemmKernels {
+  int mr, nr;            // register tile
+  int kc;                // depth of one packed block
+  int mc;                // rows of A packed at once
+  int max_rows, max_cols;  // largest tile of C one thread works on at a time
+  int row_unit;          // heights of A's panels are rounded up to this
+  int k_unit;            // packed depth is a multiple of this, padded with zeros
+  int packed_bytes;      // one packed element
+  int acc_bytes;         // one accumulator
+  bool narrow_output;    // C has another type than the accumulator
+  int pack_cost;         // time to pack one element over the time of one multiply-add
+
+  // Before and after a thread's micro-kernels; may be null.
+  void (*begin)();
+  void (*end)();
+  // panel(s) of `height` <= mr rows, `depth` of K; element (i, k) is src[i * row + k * col].
+  // A panel occupies mr * padded depth elements; up to 64 bytes after the last are scratch.
+  void (*pack_a)(const void* src, int64_t row, int64_t col, int64_t rows, int64_t depth,
+                 int height, void* dst);
+  // panels of nr columns; element (k, j) is src[k * row + j * col].
+  void (*pack_b)(const void* src, int64_t row, int64_t col, int64_t depth, int64_t cols,
+                 void* dst);
+  // c[i * ldc + j] (+)= sum over k, i < rows <= mr, j < nr; depth is padded.
+  void (*micro)(int rows, int64_t depth, const void* a, const void* b, void* c, int64_t ldc,
+                bool accumulate);
+  // Accumulators to C's type; only where narrow_output.
+  void (*narrow)(const void* acc, void* out, int64_t n);
+};
+
+// Few rows of A: B is streamed once where it lies, not packed. Acc as above.
+inline constexpr int kMaxFewRows = 4;
+
+struct FewRowsKernels {
+  int acc_bytes;
+  // dst[k * kMaxFewRows + i] = src[i * row + k * col], i < m; then 64 bytes of scratch.
+  void (*interleave)(const void* src, int64_t row, int64_t col, int m, int64_t depth, void* dst);
+  // acc[i * ld + j] += sum over k of a[k * kMaxFewRows + i] * b[k * b_row + j]
+  void (*row_update)(int m, int64_t depth, int64_t n, const void* a, const void* b, int64_t b_row,
+                     void* acc, int64_t ld);
+  // dst[k] = src[k * stride] as accumulators.
+  void (*widen)(const void* src, int64_t stride, int64_t n, void* dst);
+  // acc[i * ld + j] += sum over k of a[i * a_ld + k] * b[j * b_col + k]
+  void (*dot_update)(int m, int64_t depth, int64_t n, const void* a, int64_t a_ld, const void* b,
+                     int64_t b_col, void* acc, int64_t ld);
+  // Accumulators to C's type, or a copy.
+  void (*narrow)(const void* acc, void* out, int64_t n);
+};
+
+using MulAddRun = void (*)(const void* a, const void* b, const void* c, void* out, int64_t n);
+using AddGeluRun = void (*)(const void* x, const void* bias, void* out, int64_t n);
+
+// Contiguous runs.
+struct ElementwiseKernels {
+  MulAddRun mul_add[kNumElements];
+  AddGeluRun add_gelu_exact[kNumElements];
+  AddGeluRun add_gelu_tanh[kNumElements];
+  // out[i] = XOR over r < rows of src[r * stride + i]
+  void (*xor_rows)(const void* src, int64_t rows, int64_t stride, void* out, int64_t n);
+  // acc[i] ^= src[i]
+  void (*xor_into)(void* acc, const void* src, int64_t n);
+};
+
+struct Kernels {
+  const GemmKernels* gemm[kNumElements];
+  const FewRowsKernels* few_rows[kNumElements];
+  const ElementwiseKernels* elementwise;
+};
+
+namespace generic {
+extern const Kernels kKernels;
+}
+#if defined(__x86_64__)
+namespace avx2 {
+extern const Kernels kKernels;
+}
+namespace avx512 {
+extern const Kernels kKernels;
+}
+namespace amx {
+extern const Kernels kKernels;
+}
+#endif
+
+// The table of the active level.
+const Kernels& kernels();
+
+}  // namespace ac4k::cpu

@@ -1,0 +1,24 @@
+// What the host hands to common/add_gelu.cu.
+#pragma once
+
+#include "strided.h"
+
+namespace ac4k {
+
+struct AddGeluParams {
+  void* out;
+  const void* x;
+  const void* bias;
+  long long num_rows;
+  long long row_stride;  // of x, in elements
+  long long num_columns;  // N, a multiple of the vector size
+  unsigned num_column_tiles;
+};
+
+// Operand 0 is x, operand 1 the bias with stride 0 everywhere but in the last dim.
+using AddGeluStridedParams = StridedParams<2>;
+
+inline constexpr int kAddGeluThreads = 256;
+inline constexpr int kAddGeluRows = 4;  // rows a thread handles: loads in flight
+
+}  // namespace ac4k

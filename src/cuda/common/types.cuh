@@ -1,0 +1,70 @@
+// Element types on the device: widening, rounding, and vectors of 16 bytes.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace ac4k {
+
+using int64_t = long long;
+using uint32_t = unsigned int;
+
+inline constexpr int kVectorBytes = 16;  // the widest load of one thread
+
+// 16-bit types compute in float, the others in themselves.
+template <typename T>
+struct ComputeType {
+  using type = float;
+};
+template <>
+struct ComputeType<double> {
+  using type = double;
+};
+template <typename T>
+using compute_t = typename ComputeType<T>::type;
+
+template <typename T>
+__device__ __forceinline__ compute_t<T> widen(T value) {
+  return static_cast<compute_t<T>>(value);
+}
+template <>
+__device__ __forceinline__ float widen<__half>(__half value) {
+  return __half2float(value);
+}
+template <>
+__device__ __forceinline__ float widen<__nv_bfloat16>(__nv_bfloat16 value) {
+  return __bfloat162float(value);
+}
+
+// Rounds to nearest, ties to even.
+template <typename T>
+__device__ __forceinline__ T narrow(compute_t<T> value) {
+  return static_cast<T>(value);
+}
+template <>
+__device__ __forceinline__ __half narrow<__half>(float value) {
+  return __float2half_rn(value);
+}
+template <>
+__device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
+
+template <typename T, int kBytes = kVectorBytes>
+struct alignas(kBytes) Vector {
+  static constexpr int kSize = kBytes / static_cast<int>(sizeof(T));
+  T values[kSize];
+};
+
+// Reads that nobody reads again, writes that nobody reads soon: kept out of L1, first out of L2.
+template <typename T>
+__device__ __forceinline__ Vector<T> load_streaming(const Vector<T>* address) {
+  const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(address));
+  return *reinterpret_cast<const Vector<T>*>(&bits);
+}
+template <typename T>
+__device__ __forceinline__ void store_streaming(Vector<T>* address, const Vector<T>& vector) {
+  __stcs(reinterpret_cast<uint4*>(address), *reinterpret_cast<const uint4*>(&vector));
+}
+
+}  // namespace ac4k

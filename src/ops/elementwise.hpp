@@ -1,0 +1,91 @@
+// What the launchers of elementwise ops share.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "core/op.hpp"
+#include "core/settings.hpp"
+#include "core/strided.hpp"
+#include "cpu/kernels.hpp"
+#include "cuda/common/strided.h"
+#include "cuda/driver/launch.hpp"
+
+namespace ac4k {
+
+inline constexpr int64_t kVectorBytes = 16;  // the widest load of one GPU thread
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline bool is_aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;
+}
+template <typename... Tensors>
+bool all_aligned(const Tensors&... tensors) {
+  return (is_aligned(data_of(tensors)) && ...);
+}
+
+// A DLTensor as the CPU kernels take it.
+class CpuView : public cpu::View {
+ public:
+  explicit CpuView(const DLTensor& tensor)
+      : cpu::View{data_of(tensor), tensor.ndim, tensor.shape, nullptr},
+        strides_(strides_of(tensor)) {
+    strides = strides_.data();
+  }
+  CpuView(const CpuView&) = delete;
+  CpuView& operator=(const CpuView&) = delete;
+
+ private:
+  std::array<int64_t, AC4K_MAX_DIMS> strides_;
+};
+
+// A launch with blocks in a row; too many of them is the caller's mistake to hear about.
+template <typename Params>
+Status launch_1d(cuda::Kernel& kernel, const Call& call, int64_t blocks, cuda::Dim3 block,
+                 const Params& params) {
+  constexpr int64_t kMaxBlocks = 0x7fffffff;
+  if (blocks > kMaxBlocks) {
+    return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": expected at most ", kMaxBlocks,
+                " blocks of work, got ", blocks);
+  }
+  const cuda::LaunchConfig config{.grid = {static_cast<uint32_t>(blocks), 1, 1},
+                                  .block = block,
+                                  .dependent = dependent_launch()};
+  return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
+}
+template <typename Params>
+Status launch_1d(cuda::Kernel& kernel, const Call& call, int64_t blocks, int threads,
+                 const Params& params) {
+  return launch_1d(kernel, call, blocks, cuda::Dim3{static_cast<uint32_t>(threads), 1, 1}, params);
+}
+
+template <int kOperands>
+StridedParams<kOperands> strided_params(
+    const DLTensor& out, const std::array<const void*, kOperands>& data,
+    const std::array<std::array<int64_t, AC4K_MAX_DIMS>, kOperands>& strides) {
+  const auto views = collapse<kOperands>({out.shape, static_cast<size_t>(out.ndim)}, strides);
+  StridedParams<kOperands> params{};
+  params.out = data_of(out);
+  params.num_elements = num_elements(out);
+  params.ndim = views.ndim;
+  for (size_t d = 0; d < AC4K_MAX_DIMS; ++d) params.shape[d] = views.shape[d];
+  for (size_t i = 0; i < kOperands; ++i) {
+    params.data[i] = data[i];
+    for (size_t d = 0; d < AC4K_MAX_DIMS; ++d) params.strides[i][d] = views.strides[i][d];
+  }
+  return params;
+}
+template <int kOperands>
+StridedParams<kOperands> strided_params(const DLTensor& out,
+                                        const std::array<const DLTensor*, kOperands>& inputs) {
+  std::array<const void*, kOperands> data{};
+  std::array<std::array<int64_t, AC4K_MAX_DIMS>, kOperands> strides{};
+  for (size_t i = 0; i < kOperands; ++i) {
+    data[i] = data_of(*inputs[i]);
+    strides[i] = strides_of(*inputs[i]);
+  }
+  return strided_params<kOperands>(out, data, strides);
+}
+
+}  // namespace ac4k

@@ -1,0 +1,196 @@
+// ac4k._C: the eager door. One function per op, settings and facts, and kernels of one's own.
+#include <vector>
+
+#include "python/op_call.hpp"
+#include "python/tensor.hpp"
+#include "python/torch_guard.hpp"
+
+namespace ac4k::python {
+
+PyObject* raise_status(ac4k_status status) {
+  PyObject* type = PyExc_RuntimeError;
+  switch (status) {
+    case AC4K_INVALID_VALUE: type = PyExc_ValueError; break;
+    case AC4K_INVALID_TYPE: type = PyExc_TypeError; break;
+    case AC4K_UNSUPPORTED: type = PyExc_NotImplementedError; break;
+    case AC4K_OUT_OF_MEMORY: type = PyExc_MemoryError; break;
+    default: break;
+  }
+  PyErr_SetString(type, ac4k_last_error());
+  return nullptr;
+}
+
+namespace {
+
+constexpr const char* kKernelCapsule = "ac4k.kernel";
+
+PyObject* none_or_raise(ac4k_status status) {
+  if (status != AC4K_OK) return raise_status(status);
+  Py_RETURN_NONE;
+}
+
+PyObject* op_table_json(PyObject*, PyObject*) { return PyUnicode_FromString(ac4k_op_table_json()); }
+
+PyObject* info_json(PyObject*, PyObject*) { return PyUnicode_FromString(ac4k_info_json()); }
+
+PyObject* set(PyObject*, PyObject* args) {
+  const char *name = nullptr, *value = nullptr;
+  if (!PyArg_ParseTuple(args, "ss", &name, &value)) return nullptr;
+  return none_or_raise(ac4k_set(name, value));
+}
+
+PyObject* get(PyObject*, PyObject* args) {
+  const char* name = nullptr;
+  if (!PyArg_ParseTuple(args, "s", &name)) return nullptr;
+  const char* value = ac4k_get(name);
+  if (value == nullptr) {
+    return PyErr_Format(PyExc_ValueError, "ac4k: there is no setting '%s'", name);
+  }
+  return PyUnicode_FromString(value);
+}
+
+PyObject* wrap_kernel(ac4k_status status, ac4k_kernel* kernel) {
+  if (status != AC4K_OK) return raise_status(status);
+  return PyCapsule_New(kernel, kKernelCapsule, nullptr);
+}
+
+PyObject* jit_compile(PyObject*, PyObject* args) {
+  const char *source = nullptr, *entry = nullptr, *options = nullptr, *arch = nullptr;
+  if (!PyArg_ParseTuple(args, "sszz", &source, &entry, &options, &arch)) return nullptr;
+  ac4k_kernel* kernel = nullptr;
+  PyThreadState* state = PyEval_SaveThread();
+  const ac4k_status status = ac4k_jit_compile(source, entry, options, arch, &kernel);
+  PyEval_RestoreThread(state);
+  return wrap_kernel(status, kernel);
+}
+
+PyObject* kernel_find(PyObject*, PyObject* args) {
+  const char *module = nullptr, *entry = nullptr, *arch = nullptr;
+  if (!PyArg_ParseTuple(args, "ssz", &module, &entry, &arch)) return nullptr;
+  ac4k_kernel* kernel = nullptr;
+  const ac4k_status status = ac4k_kernel_find(module, entry, arch, &kernel);
+  return wrap_kernel(status, kernel);
+}
+
+PyObject* jit_build(PyObject*, PyObject* args) {
+  const char *module = nullptr, *arch = nullptr, *report = nullptr;
+  if (!PyArg_ParseTuple(args, "zz", &module, &arch)) return nullptr;
+  PyThreadState* state = PyEval_SaveThread();
+  const ac4k_status status = ac4k_jit_build(module, arch, &report);
+  PyEval_RestoreThread(state);
+  return status == AC4K_OK ? PyUnicode_FromString(report) : raise_status(status);
+}
+
+PyObject* jit_list(PyObject*, PyObject*) { return PyUnicode_FromString(ac4k_jit_list_json()); }
+
+PyObject* jit_clear(PyObject*, PyObject*) {
+  int64_t num_removed = 0;
+  const ac4k_status status = ac4k_jit_clear(&num_removed);
+  return status == AC4K_OK ? PyLong_FromLongLong(num_removed) : raise_status(status);
+}
+
+PyObject* synchronize(PyObject*, PyObject* args) {
+  int device = 0;
+  if (!PyArg_ParseTuple(args, "i", &device)) return nullptr;
+  PyThreadState* state = PyEval_SaveThread();
+  const ac4k_status status = ac4k_synchronize(device);
+  PyEval_RestoreThread(state);
+  return none_or_raise(status);
+}
+
+ac4k_kernel* kernel_of(PyObject* capsule) {
+  return static_cast<ac4k_kernel*>(PyCapsule_GetPointer(capsule, kKernelCapsule));
+}
+
+PyObject* kernel_json(PyObject*, PyObject* capsule) {
+  const ac4k_kernel* kernel = kernel_of(capsule);
+  return kernel ? PyUnicode_FromString(ac4k_kernel_json(kernel)) : nullptr;
+}
+
+// kernel_launch(kernel, grid, block, cluster, shared bytes, dependent, device, stream, params):
+// `params` is a tuple of bytes objects, one per kernel argument.
+PyObject* kernel_launch(PyObject*, PyObject* args) {
+  PyObject *capsule = nullptr, *params = nullptr;
+  unsigned long long stream = 0;
+  ac4k_launch launch{};
+  if (!PyArg_ParseTuple(args, "O(III)(III)(III)IpiKO!", &capsule, &launch.grid[0], &launch.grid[1],
+                        &launch.grid[2], &launch.block[0], &launch.block[1], &launch.block[2],
+                        &launch.cluster[0], &launch.cluster[1], &launch.cluster[2],
+                        &launch.shared_bytes, &launch.dependent, &launch.device_id, &stream,
+                        &PyTuple_Type, &params)) {
+    return nullptr;
+  }
+  const ac4k_kernel* kernel = kernel_of(capsule);
+  if (kernel == nullptr) return nullptr;
+  launch.stream = reinterpret_cast<void*>(stream);
+  std::vector<void*> pointers;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(params); ++i) {
+    char* bytes = PyBytes_AsString(PyTuple_GetItem(params, i));
+    if (bytes == nullptr) return nullptr;
+    pointers.push_back(bytes);
+  }
+  return none_or_raise(ac4k_kernel_launch(kernel, &launch, pointers.data()));
+}
+
+// describe(tensor) -> (pointer, shape, device type, device id, stream)
+PyObject* describe(PyObject*, PyObject* object) {
+  TensorView view;
+  switch (view.read(object)) {
+    case TensorView::Result::error: return nullptr;
+    case TensorView::Result::use_torch_op:
+      PyErr_SetString(PyExc_TypeError, "expected a tensor with plain memory");
+      return nullptr;
+    case TensorView::Result::ok: break;
+  }
+  const DLTensor& tensor = view.tensor();
+  void* stream = view.adapter_stream();
+  if (view.api() != nullptr && tensor.device.device_type != kDLCPU) {
+    view.api()->current_work_stream(tensor.device.device_type, tensor.device.device_id, &stream);
+  }
+  Ref shape(PyTuple_New(tensor.ndim));
+  for (int i = 0; shape && i < tensor.ndim; ++i) {
+    PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(tensor.shape[i]));
+  }
+  if (!shape) return nullptr;
+  return Py_BuildValue("KOiiK",
+                       reinterpret_cast<unsigned long long>(tensor.data) + tensor.byte_offset,
+                       shape.get(), static_cast<int>(tensor.device.device_type),
+                       static_cast<int>(tensor.device.device_id),
+                       reinterpret_cast<unsigned long long>(stream));
+}
+
+PyMethodDef methods[] = {
+    {"op_table_json", op_table_json, METH_NOARGS, nullptr},
+    {"info_json", info_json, METH_NOARGS, nullptr},
+    {"set", set, METH_VARARGS, nullptr},
+    {"get", get, METH_VARARGS, nullptr},
+    {"jit_compile", jit_compile, METH_VARARGS, nullptr},
+    {"jit_build", jit_build, METH_VARARGS, nullptr},
+    {"jit_list", jit_list, METH_NOARGS, nullptr},
+    {"jit_clear", jit_clear, METH_NOARGS, nullptr},
+    {"synchronize", synchronize, METH_VARARGS, nullptr},
+    {"kernel_find", kernel_find, METH_VARARGS, nullptr},
+    {"kernel_json", kernel_json, METH_O, nullptr},
+    {"kernel_launch", kernel_launch, METH_VARARGS, nullptr},
+    {"describe", describe, METH_O, nullptr},
+    {"calibrate_torch_guard", calibrate_torch_guard, METH_NOARGS, nullptr},
+    {"set_torch_guard", set_torch_guard, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_C", nullptr, -1, methods,
+                                 nullptr,               nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace ac4k::python
+
+PyMODINIT_FUNC PyInit__C() {
+  PyObject* module = PyModule_Create(&ac4k::python::module_definition);
+  if (module == nullptr) return nullptr;
+  if (!ac4k::python::add_ops(module) ||
+      PyModule_AddStringConstant(module, "__version__", ac4k_version()) != 0) {
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

@@ -1,0 +1,362 @@
+#include "python/op_call.hpp"
+
+#include <new>
+#include <vector>
+
+#include "python/tensor.hpp"
+
+namespace ac4k::python {
+namespace {
+
+// Below this many elements a CPU op is quicker than letting go of the GIL is worth.
+constexpr int64_t kReleaseGilElements = 16384;
+
+constexpr const char* kCapsuleName = "ac4k.op";
+
+struct OpBinding {
+  const ac4k_op* op;
+  std::vector<ac4k_param> params;
+  std::vector<PyObject*> names;  // interned, `out` last
+  size_t num_outputs;
+  PyMethodDef method;
+
+  size_t num_slots() const { return params.size() + 1; }  // parameters, then `out`
+  size_t out_slot() const { return params.size(); }
+};
+
+using Slots = PyObject* [AC4K_MAX_ARGS + 1];
+
+bool place_keyword(const OpBinding& binding, PyObject* name, PyObject* value, PyObject** slots) {
+  const size_t count = binding.num_slots();
+  size_t index = 0;
+  while (index < count && binding.names[index] != name) ++index;
+  if (index == count) {  // not the interned object
+    for (index = 0; index < count; ++index) {
+      if (PyUnicode_Compare(binding.names[index], name) == 0) break;
+    }
+  }
+  if (index == count) {
+    PyErr_Format(PyExc_TypeError, "%s: unexpected argument '%U'", ac4k_op_name(binding.op), name);
+    return false;
+  }
+  if (slots[index] != nullptr) {
+    PyErr_Format(PyExc_TypeError, "%s: argument '%U' given twice", ac4k_op_name(binding.op), name);
+    return false;
+  }
+  slots[index] = value;
+  return true;
+}
+
+bool place_arguments(const OpBinding& binding, PyObject* const* args, Py_ssize_t num_args,
+                     PyObject* keywords, PyObject** slots) {
+  if (static_cast<size_t>(num_args) > binding.num_slots()) {
+    PyErr_Format(PyExc_TypeError, "%s: expected at most %zu arguments, got %zd",
+                 ac4k_op_name(binding.op), binding.num_slots(), num_args);
+    return false;
+  }
+  for (Py_ssize_t i = 0; i < num_args; ++i) slots[i] = args[i];
+  const Py_ssize_t num_keywords = keywords ? PyTuple_Size(keywords) : 0;
+  for (Py_ssize_t i = 0; i < num_keywords; ++i) {
+    if (!place_keyword(binding, PyTuple_GetItem(keywords, i), args[num_args + i], slots)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// As many views as an op has parameters: the call path pays for no more.
+class Views {
+ public:
+  explicit Views(size_t count) : count_(count) {
+    for (size_t i = 0; i < count_; ++i) new (&(*this)[i]) TensorView;
+  }
+  Views(const Views&) = delete;
+  Views& operator=(const Views&) = delete;
+  ~Views() {
+    for (size_t i = 0; i < count_; ++i) (*this)[i].~TensorView();
+  }
+  TensorView& operator[](size_t i) {
+    return *reinterpret_cast<TensorView*>(storage_ + i * sizeof(TensorView));
+  }
+
+ private:
+  size_t count_;
+  alignas(TensorView) unsigned char storage_[AC4K_MAX_ARGS * sizeof(TensorView)];
+};
+
+// Says which argument of which op it was that could not be read.
+void name_argument(const OpBinding& binding, PyObject* name) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  Ref text(PyObject_Str(value ? value : Py_None));
+  PyErr_Clear();
+  PyErr_Format(type ? type : PyExc_TypeError, "%s: argument '%U': %U", ac4k_op_name(binding.op),
+               name, text ? text.get() : name);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+}
+
+bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_arg* arg) {
+  const char* expected = "a str";
+  switch (binding.params[index].kind) {
+    case AC4K_ARG_BOOL:
+      expected = "a bool";
+      if (!PyBool_Check(object)) break;
+      *arg = {AC4K_ARG_BOOL, {.integer = object == Py_True}};
+      return true;
+    case AC4K_ARG_INT: {
+      expected = "an int";
+      if (!PyIndex_Check(object)) break;
+      Ref number(PyNumber_Index(object));
+      if (!number) return false;
+      int overflow = 0;
+      const long long value = PyLong_AsLongLongAndOverflow(number.get(), &overflow);
+      if (overflow != 0) {
+        PyErr_Format(PyExc_ValueError, "%s: argument '%s': expected an int of 64 bits, got %R",
+                     ac4k_op_name(binding.op), binding.params[index].name, object);
+        return false;
+      }
+      *arg = {AC4K_ARG_INT, {.integer = value}};
+      return true;
+    }
+    case AC4K_ARG_FLOAT: {
+      expected = "a float";
+      if (PyUnicode_Check(object)) break;
+      const double value = PyFloat_AsDouble(object);
+      if (PyErr_Occurred()) {
+        PyErr_Clear();
+        break;
+      }
+      *arg = {AC4K_ARG_FLOAT, {.real = value}};
+      return true;
+    }
+    default: {
+      if (!PyUnicode_Check(object)) break;
+      const char* text = PyUnicode_AsUTF8AndSize(object, nullptr);
+      if (text == nullptr) {
+        PyErr_Clear();
+        break;
+      }
+      *arg = {AC4K_ARG_STRING, {.string = text}};
+      return true;
+    }
+  }
+  Ref type_name(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
+  PyErr_Format(PyExc_TypeError, "%s: argument '%s': expected %s, got %U", ac4k_op_name(binding.op),
+               binding.params[index].name, expected, type_name ? type_name.get() : binding.names[index]);
+  return false;
+}
+
+// ac4k._torch_door.route(op name, parameters, out): the dispatcher's way.
+PyObject* call_torch_op(const OpBinding& binding, PyObject** slots) {
+  Ref door(PyImport_ImportModule("ac4k._torch_door"));
+  Ref route(door ? PyObject_GetAttrString(door.get(), "route") : nullptr);
+  Ref params(PyTuple_New(static_cast<Py_ssize_t>(binding.params.size())));
+  if (!route || !params) return nullptr;
+  for (size_t i = 0; i < binding.params.size(); ++i) {
+    PyObject* value = slots[i];
+    if (value == nullptr) {
+      if (!binding.params[i].has_default) {
+        PyErr_Format(PyExc_TypeError, "%s: argument '%s': missing", ac4k_op_name(binding.op),
+                     binding.params[i].name);
+        return nullptr;
+      }
+      value = Py_None;  // route() puts the schema's default in
+    }
+    Py_INCREF(value);
+    PyTuple_SetItem(params.get(), static_cast<Py_ssize_t>(i), value);
+  }
+  PyObject* out = slots[binding.out_slot()];
+  return PyObject_CallFunction(route.get(), "sOO", ac4k_op_name(binding.op), params.get(),
+                               out ? out : Py_None);
+}
+
+void* stream_of(const TensorView& view) {
+  if (view.api() == nullptr) return view.adapter_stream();
+  void* stream = nullptr;
+  const DLDevice device = view.tensor().device;
+  if (view.api()->current_work_stream(device.device_type, device.device_id, &stream) != 0) {
+    PyErr_Clear();
+  }
+  return stream;
+}
+
+ac4k_status run(const OpBinding& binding, const ac4k_arg* args, const DLTensor* const* outputs,
+                const TensorView* first) {
+  const size_t num_params = binding.params.size();
+  if (first != nullptr && first->tensor().device.device_type == kDLCUDA) {
+    return ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, stream_of(*first));
+  }
+  int64_t work = 0;
+  for (size_t i = 0; i < num_params; ++i) {
+    if (args[i].kind != AC4K_ARG_TENSOR) continue;
+    int64_t count = 1;
+    for (int d = 0; d < args[i].value.tensor->ndim; ++d) {
+      count *= args[i].value.tensor->shape[d] < kReleaseGilElements ? args[i].value.tensor->shape[d]
+                                                                    : kReleaseGilElements;
+      if (count > kReleaseGilElements) count = kReleaseGilElements;
+    }
+    work += count;
+  }
+  if (work < kReleaseGilElements) {
+    return ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, nullptr);
+  }
+  PyThreadState* state = PyEval_SaveThread();
+  const ac4k_status status =
+      ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, nullptr);
+  PyEval_RestoreThread(state);
+  return status;
+}
+
+// The outputs a caller gave, as views.
+TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Views& views) {
+  const auto read_one = [&](PyObject* object, TensorView* view) {
+    const auto result = view->read(object);
+    if (result == TensorView::Result::ok && view->readonly()) {
+      PyErr_Format(PyExc_ValueError, "%s: argument 'out': expected a writable array, got a read-only one",
+                   ac4k_op_name(binding.op));
+      return TensorView::Result::error;
+    }
+    if (result == TensorView::Result::error) name_argument(binding, binding.names[binding.out_slot()]);
+    return result;
+  };
+  if (binding.num_outputs == 1) return read_one(out, &views[0]);
+  if (!PyTuple_Check(out) || PyTuple_Size(out) != static_cast<Py_ssize_t>(binding.num_outputs)) {
+    PyErr_Format(PyExc_TypeError, "%s: argument 'out': expected a tuple of %zu tensors",
+                 ac4k_op_name(binding.op), binding.num_outputs);
+    return TensorView::Result::error;
+  }
+  for (size_t i = 0; i < binding.num_outputs; ++i) {
+    const auto result = read_one(PyTuple_GetItem(out, static_cast<Py_ssize_t>(i)), &views[i]);
+    if (result != TensorView::Result::ok) return result;
+  }
+  return TensorView::Result::ok;
+}
+
+PyObject* call_into(const OpBinding& binding, const ac4k_arg* args, PyObject** slots,
+                    const TensorView* first) {
+  Views views(binding.num_outputs);
+  PyObject* out = slots[binding.out_slot()];
+  switch (read_outputs(binding, out, views)) {
+    case TensorView::Result::error: return nullptr;
+    case TensorView::Result::use_torch_op: return call_torch_op(binding, slots);
+    case TensorView::Result::ok: break;
+  }
+  const DLTensor* outputs[AC4K_MAX_OUTPUTS];
+  for (size_t i = 0; i < binding.num_outputs; ++i) outputs[i] = &views[i].tensor();
+  const ac4k_status status = run(binding, args, outputs, first);
+  if (status != AC4K_OK) return raise_status(status);
+  Py_INCREF(out);
+  return out;
+}
+
+PyObject* call_allocating(const OpBinding& binding, const ac4k_arg* args, PyObject* prototype,
+                          const TensorView& first) {
+  ac4k_tensor_spec specs[AC4K_MAX_OUTPUTS];
+  ac4k_status status =
+      ac4k_infer(binding.op, args, binding.params.size(), specs, binding.num_outputs);
+  if (status != AC4K_OK) return raise_status(status);
+  Output made[AC4K_MAX_OUTPUTS];
+  const DLTensor* outputs[AC4K_MAX_OUTPUTS];
+  for (size_t i = 0; i < binding.num_outputs; ++i) {
+    if (!made[i].allocate(specs[i], prototype, first)) return nullptr;
+    outputs[i] = &made[i].tensor();
+  }
+  status = run(binding, args, outputs, &first);
+  if (status != AC4K_OK) return raise_status(status);
+  if (binding.num_outputs == 1) return made[0].finish();
+  Ref results(PyTuple_New(static_cast<Py_ssize_t>(binding.num_outputs)));
+  for (size_t i = 0; results && i < binding.num_outputs; ++i) {
+    PyObject* result = made[i].finish();
+    if (result == nullptr) return nullptr;
+    PyTuple_SetItem(results.get(), static_cast<Py_ssize_t>(i), result);
+  }
+  return results.release();
+}
+
+PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keywords) {
+  const auto& binding = *static_cast<OpBinding*>(PyCapsule_GetPointer(self, kCapsuleName));
+  Slots slots = {};
+  if (!place_arguments(binding, args, num_args, keywords, slots)) return nullptr;
+
+  // Tensors first: whether torch's dispatcher has to see the call is decided by them alone.
+  const size_t num_params = binding.params.size();
+  Views views(num_params);
+  ac4k_arg values[AC4K_MAX_ARGS];
+  const TensorView* first = nullptr;
+  PyObject* prototype = nullptr;
+  for (size_t i = 0; i < num_params; ++i) {
+    if (binding.params[i].kind != AC4K_ARG_TENSOR) continue;
+    PyObject* object = slots[i];
+    if (object == nullptr || object == Py_None) continue;
+    switch (views[i].read(object)) {
+      case TensorView::Result::error: name_argument(binding, binding.names[i]); return nullptr;
+      case TensorView::Result::use_torch_op: return call_torch_op(binding, slots);
+      case TensorView::Result::ok: break;
+    }
+    if (first == nullptr) {
+      first = &views[i];
+      prototype = object;
+    }
+  }
+  for (size_t i = 0; i < num_params; ++i) {
+    PyObject* object = slots[i];
+    if (object == nullptr || (object == Py_None && binding.params[i].has_default)) {
+      if (!binding.params[i].has_default) {
+        PyErr_Format(PyExc_TypeError, "%s: argument '%s': missing", ac4k_op_name(binding.op),
+                     binding.params[i].name);
+        return nullptr;
+      }
+      values[i].kind = AC4K_ARG_NONE;
+    } else if (binding.params[i].kind == AC4K_ARG_TENSOR) {
+      if (object == Py_None) {
+        values[i].kind = AC4K_ARG_NONE;
+      } else {
+        values[i] = {AC4K_ARG_TENSOR, {.tensor = &views[i].tensor()}};
+      }
+    } else if (!read_scalar(binding, i, object, &values[i])) {
+      return nullptr;
+    }
+  }
+  PyObject* out = slots[binding.out_slot()];
+  if (out != nullptr && out != Py_None) return call_into(binding, values, slots, first);
+  if (first == nullptr) {
+    ac4k_tensor_spec specs[AC4K_MAX_OUTPUTS];
+    const ac4k_status status = ac4k_infer(binding.op, values, num_params, specs, binding.num_outputs);
+    if (status != AC4K_OK) return raise_status(status);
+    PyErr_Format(PyExc_TypeError, "%s: expected at least one tensor or out=", ac4k_op_name(binding.op));
+    return nullptr;
+  }
+  return call_allocating(binding, values, prototype, *first);
+}
+
+}  // namespace
+
+bool add_ops(PyObject* module) {
+  Ref module_name(PyUnicode_FromString("ac4k._C"));
+  for (size_t i = 0; i < ac4k_num_ops(); ++i) {
+    auto* binding = new OpBinding{};  // as long-lived as the function that holds it: for ever
+    binding->op = ac4k_op_at(i);
+    binding->num_outputs = ac4k_op_num_outputs(binding->op);
+    for (size_t p = 0; p < ac4k_op_num_params(binding->op); ++p) {
+      binding->params.push_back(ac4k_op_param(binding->op, p));
+      binding->names.push_back(PyUnicode_InternFromString(binding->params.back().name));
+    }
+    binding->names.push_back(PyUnicode_InternFromString("out"));
+    binding->method = {ac4k_op_name(binding->op),
+                       reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)),
+                       METH_FASTCALL | METH_KEYWORDS, nullptr};
+    Ref capsule(PyCapsule_New(binding, kCapsuleName, nullptr));
+    if (!capsule) return false;
+    Ref function(PyCFunction_NewEx(&binding->method, capsule.get(), module_name.get()));
+    if (!function ||
+        PyModule_AddObjectRef(module, ac4k_op_name(binding->op), function.get()) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace ac4k::python

@@ -1,0 +1,76 @@
+#include "python/torch_guard.hpp"
+
+#include <dlfcn.h>
+
+namespace ac4k::python {
+namespace {
+
+// c10::impl::raw_local_dispatch_key_set: {included, excluded}, stored so that the default is zero.
+constexpr const char* kKeySetSymbol = "_ZN3c104impl26raw_local_dispatch_key_setE";
+
+void* libc10 = nullptr;
+uint64_t inference_mode_keys = 0;
+thread_local bool guard_enabled = true;
+PyObject* slow_guard = nullptr;  // torch._C._len_torch_dispatch_stack, where the symbol is missing
+
+const uint64_t* included_keys() {
+  static thread_local const uint64_t* keys = nullptr;
+  if (keys == nullptr && libc10 != nullptr) {
+    keys = static_cast<const uint64_t*>(dlsym(libc10, kKeySetSymbol));
+  }
+  return keys;
+}
+
+Ref module_attribute(const char* module_name, const char* name) {
+  Ref module(PyImport_ImportModule(module_name));
+  return module ? Ref(PyObject_GetAttrString(module.get(), name)) : Ref();
+}
+
+}  // namespace
+
+PyObject* calibrate_torch_guard(PyObject*, PyObject*) {
+  if (libc10 == nullptr) libc10 = dlopen("libc10.so", RTLD_NOW | RTLD_NOLOAD);
+  if (const uint64_t* keys = included_keys()) {
+    inference_mode_keys = *keys;
+  } else if (slow_guard == nullptr) {
+    slow_guard = module_attribute("torch._C", "_len_torch_dispatch_stack").release();
+    if (slow_guard == nullptr) return nullptr;
+  }
+  return PyBool_FromLong(slow_guard == nullptr);
+}
+
+PyObject* set_torch_guard(PyObject*, PyObject* enabled) {
+  guard_enabled = PyObject_IsTrue(enabled) != 0;
+  Py_RETURN_NONE;
+}
+
+bool torch_is_intercepting() {
+  if (const uint64_t* keys = included_keys()) [[likely]] {
+    return (*keys & ~inference_mode_keys) != 0 && guard_enabled;
+  }
+  if (slow_guard == nullptr || !guard_enabled) return false;
+  Ref depth(PyObject_CallNoArgs(slow_guard));
+  const bool intercepting = !depth || PyLong_AsLong(depth.get()) != 0;
+  PyErr_Clear();
+  return intercepting;
+}
+
+TorchKind torch_kind_of(PyTypeObject* type) {
+  PyObject* modules = PyImport_GetModuleDict();
+  if (PyDict_GetItemString(modules, "torch") == nullptr) return TorchKind::none;
+  // Makes sure the torch op is there to be sent to, and the guard calibrated.
+  Ref door(PyImport_ImportModule("ac4k._torch_door"));
+  Ref tensor = module_attribute("torch", "Tensor");
+  Ref parameter = module_attribute("torch.nn", "Parameter");
+  auto* object = reinterpret_cast<PyObject*>(type);
+  if (!door || !tensor || !parameter) {
+    PyErr_Clear();
+    return TorchKind::none;
+  }
+  if (object == tensor.get() || object == parameter.get()) return TorchKind::plain;
+  const int is_subclass = PyObject_IsSubclass(object, tensor.get());
+  PyErr_Clear();
+  return is_subclass == 1 ? TorchKind::subclass : TorchKind::none;
+}
+
+}  // namespace ac4k::python

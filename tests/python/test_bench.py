@@ -1,0 +1,201 @@
+"""`ac4k bench`: cases, inputs from the op table, checks, engine, JSON."""
+
+import json
+import math
+
+import ac4k
+import pytest
+from ac4k.bench import case as case_module
+from ac4k.bench.arrays import DTYPES, NumpyArrays, arrays_on, dtype_named
+from ac4k.bench.case import Case, all_cases, case_of
+from ac4k.bench.check import check
+from ac4k.bench.command import parse_shape
+from ac4k.bench.engine import Candidate, measure, set_count
+from ac4k.bench.inputs import dim_names, dim_size, make_arguments, op_named, shape_of
+from ac4k.bench.overhead import measure_paths
+from ac4k.bench.roofline import stream_sizes
+from ac4k.bench.runner import rows_of, run_row
+from ac4k.bench.settings import Settings
+from ac4k.cli import main
+
+QUICK = Settings(device="cpu", quick=True, peers=("eager",))
+OP_CASES = [case for case in all_cases().values() if isinstance(case, Case)]
+
+
+def test_every_op_of_the_table_has_a_case():
+    assert {op["name"] for op in ac4k.op_table()} <= set(all_cases())
+
+
+@pytest.mark.parametrize("case", OP_CASES, ids=lambda case: case.name)
+def test_case_shapes_fit_the_op(case):
+    op = op_named(case.op)
+    for shape in (*case.shapes, *case.cpu_shapes, *case.quick_shapes):
+        sizes = case.sizes(shape)
+        for tensor in [p for p in op["params"] if p["kind"] == "tensor"] + op["outputs"]:
+            assert math.prod(shape_of(tensor["dims"], sizes)) > 0
+    assert set(case.dtypes) <= set(DTYPES)
+
+
+@pytest.mark.parametrize("case", OP_CASES, ids=lambda case: case.name)
+def test_rows_run_quickly_and_are_complete(case):
+    arrays = arrays_on("cpu")
+    rows = [row for row in rows_of(case, QUICK) if arrays.why_not(row.dtype) is None]
+    assert rows
+    result = run_row(rows[0], arrays, QUICK)
+    assert result.check.ok
+    assert {"cold", "hot"} == set(result.timings["ac4k"])
+    assert result.sets * sum(result.arguments_bytes) >= QUICK.rotation_bytes
+    block = json.loads(json.dumps(result.to_dict()))
+    assert block["timings_us"]["ac4k"]["cold"]["median"] > 0
+    if case.op != "stream_bytes":
+        assert block["roofline"]["percent"]["cold"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("N", 64), ("128", 128), ("N/32", 2), ("N*2", 128)]
+)
+def test_dimensions_are_read(text, value):
+    assert dim_size(text, {"N": 64}) == value
+
+
+def test_unknown_dimension_is_named():
+    with pytest.raises(ValueError, match="'K'"):
+        dim_size("K", {"N": 64})
+
+
+def test_dim_names_in_order_of_the_signature():
+    assert dim_names(op_named("gemm")) == ["M", "K", "N"]
+
+
+def test_arguments_follow_the_op_table():
+    op = op_named("fused_add_gelu")
+    sizes = {"...": (2, 3), "N": 5}
+    arguments = make_arguments(op, sizes, DTYPES["f32"], arrays_on("cpu"))
+    assert [tuple(tensor.shape) for tensor in arguments.inputs] == [(2, 3, 5), (5,)]
+    assert tuple(arguments.out.shape) == (2, 3, 5)
+    assert (arguments.bytes_read, arguments.bytes_written) == (4 * 35, 4 * 30)
+    other = arguments.clone(arrays_on("cpu"))
+    assert other.args[0] is not arguments.args[0]
+
+
+def test_arguments_without_torch_are_numpy():
+    op = op_named("gemm")
+    arguments = make_arguments(op, {"M": 3, "N": 4, "K": 5}, DTYPES["f64"], NumpyArrays())
+    assert type(arguments.out).__module__ == "numpy"
+    assert check(op, case_of("gemm"), arguments, NumpyArrays(), DTYPES["f64"]).ok
+
+
+@pytest.mark.parametrize("text", ["bf16", "bfloat16", "torch.bfloat16", "BF16"])
+def test_dtypes_have_several_names(text):
+    assert dtype_named(text).name == "bf16"
+
+
+def test_unknown_dtype_lists_the_known():
+    with pytest.raises(ValueError, match="f32"):
+        dtype_named("float128")
+
+
+def test_shapes_are_parsed():
+    assert parse_shape("16x128x4096") == parse_shape("16×128X4096") == (16, 128, 4096)
+    with pytest.raises(ValueError, match="16x128x4096"):
+        parse_shape("16,128")
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "reads"),
+    [(1000, 1000, 1), (3000, 1000, 3), (1001, 1000, 1), (1500, 1000, 2), (99000, 1000, 4),
+     (500, 1000, 1)],
+)
+def test_stream_keeps_the_traffic(read, written, reads):
+    scale = 1 << 10
+    stream_read, stream_written = stream_sizes(read * scale, written * scale)
+    assert stream_read == reads * stream_written
+    assert stream_written % 16 == 0
+    assert stream_read + stream_written == pytest.approx((read + written) * scale, rel=0.001)
+
+
+def test_enough_buffers_are_rotated():
+    assert set_count(100, 1000) == 11
+    assert set_count(1000, 1000) == 2
+    assert set_count(10**9, 1000) == 2
+
+
+def test_candidates_are_timed_in_turn():
+    order = []
+    calls = {name: Candidate([lambda name=name: order.append(name)]) for name in "ab"}
+    timings = measure(calls, QUICK)
+    assert set(timings) == {"a", "b"}
+    assert len(timings["a"].samples) == QUICK.rounds
+    changes = sum(x != y for x, y in zip(order, order[1:], strict=False))
+    assert changes >= 2 * QUICK.rounds - 1
+
+
+def test_a_wrong_kernel_is_not_timed(monkeypatch, capsys):
+    def wrong(a, b, c, *, out):
+        out[...] = a * b
+        return out
+
+    monkeypatch.setattr(ac4k, "element_wise_mul_add", wrong)
+    assert main(["bench", "element_wise_mul_add", "--quick", "--device", "cpu"]) == 1
+    assert "WRONG RESULT" in capsys.readouterr().err
+
+
+def test_an_unwritten_output_is_noticed(monkeypatch):
+    op = op_named("element_wise_mul_add")
+    monkeypatch.setattr(ac4k, "element_wise_mul_add", lambda a, b, c, *, out: out)
+    arrays = arrays_on("cpu")
+    arguments = make_arguments(op, {"...": (7,)}, DTYPES["f32"], arrays)
+    assert check(op, None, arguments, arrays, DTYPES["f32"]).error == math.inf
+
+
+def test_command_writes_json(tmp_path, capsys):
+    target = tmp_path / "sub" / "bench.json"
+    command = ["bench", "element_wise_mul_add", "--quick", "--device", "cpu", "--shape", "3x5x7"]
+    assert main([*command, "--dtype", "f32,f64", "--json", str(target)]) == 0
+    assert "element_wise_mul_add" in capsys.readouterr().out
+    report = json.loads(target.read_text())
+    assert report["schema"] == "ac4k-bench-1"
+    assert [result["dtype"] for result in report["results"]] == ["f32", "f64"]
+    assert report["results"][0]["shape"] == [3, 5, 7]
+    assert report["environment"]["cpu"]
+
+
+def test_json_to_stdout_is_only_json(capsys):
+    assert main(["bench", "gemm", "--quick", "--device", "cpu", "--dtype", "f32", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["results"][0]["op"] == "gemm"
+
+
+def test_mistakes_are_named(capsys):
+    assert main(["bench", "gelly"]) == 1
+    assert "known: " in capsys.readouterr().err
+    assert main(["bench", "gemm", "--device", "cpu", "--shape", "3x4"]) == 1
+    assert "MxNxK" in capsys.readouterr().err
+    assert main(["bench", "gemm", "--peers", "tensorrt"]) == 1
+    assert "inductor" in capsys.readouterr().err
+
+
+def test_list_names_every_case(capsys):
+    assert main(["bench", "--list"]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in all_cases())
+
+
+def test_two_cases_of_one_name_are_refused(monkeypatch):
+    all_cases.cache_clear()
+    monkeypatch.setattr(case_module.Case, "name", "same")
+    with pytest.raises(RuntimeError, match="two cases"):
+        all_cases()
+    all_cases.cache_clear()
+
+
+def test_overhead_of_paths():
+    timings = measure_paths({"a": lambda: None, "b": lambda: sum(range(50))}, QUICK, lambda: None)
+    assert 0 < timings["a"].median < timings["b"].median
+
+
+def test_call_overhead_without_the_peer(capsys):
+    pytest.importorskip("torch")
+    assert main(["bench", "call_overhead", "--quick", "--device", "cpu", "--peers", "none"]) == 0
+    text = capsys.readouterr().out
+    assert "ac4k._C" in text
+    assert "absent: pybind11 extension" in text

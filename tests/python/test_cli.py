@@ -1,0 +1,92 @@
+"""The command line itself: start-up, exit codes, JSON."""
+
+import json
+import subprocess
+import sys
+
+import ac4k
+import pytest
+from ac4k import _console
+from ac4k.cli import main, make_parser
+from ac4k.environment import environment, last_level_cache_bytes
+
+COMMANDS = ("info", "demo", "bench", "jit", "new", "profile")
+
+
+def test_every_command_has_help_and_json(capsys):
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as leaving:
+            main([command, "--help"])
+        assert leaving.value.code == 0
+        assert "--json" in capsys.readouterr().out
+
+
+def test_no_command_prints_help(capsys):
+    assert main([]) == 2
+    assert all(command in capsys.readouterr().out for command in ("bench",))
+
+
+def test_unknown_command_is_a_usage_error():
+    with pytest.raises(SystemExit) as leaving:
+        make_parser().parse_args(["fly"])
+    assert leaving.value.code == 2
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == ac4k.__version__
+
+
+def test_info_names_what_runs(capsys):
+    assert main(["info"]) == 0
+    text = capsys.readouterr().out
+    assert ac4k.get_backend() in text
+    assert all(op["name"] in text for op in ac4k.op_table())
+
+
+def test_info_as_json(capsys):
+    assert main(["info", "--json"]) == 0
+    block = json.loads(capsys.readouterr().out)
+    assert block["info"]["version"] == ac4k.__version__
+    assert block["environment"]["cpus"] >= 1
+
+
+def test_info_does_not_import_torch():
+    code = (
+        "import sys; from ac4k.cli import main; main(['info', '--json']);"
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=True)
+
+
+def test_module_and_exit_code():
+    done = subprocess.run(
+        [sys.executable, "-m", "ac4k", "bench", "nonsense"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("ac4k bench: no benchmark 'nonsense'")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_is_no_traceback():
+    command = f"{sys.executable} -m ac4k info --json | head -n 1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert "Traceback" not in done.stderr
+
+
+def test_environment_is_json_and_complete():
+    block = json.loads(json.dumps(environment()))
+    for name in ("date", "git", "gpus", "cpu", "cpu_isa", "threads", "python", "packages"):
+        assert name in block
+    assert last_level_cache_bytes() >= 1 << 18
+
+
+def test_tables_without_rich(monkeypatch, capsys):
+    monkeypatch.setattr(_console, "_rich_console", lambda **_: None)
+    columns = [_console.Column("op"), _console.Column("time", right=True)]
+    _console.print_table("title", columns, [["gemm", ("18 µs", "green")], ["x", "1"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["title", "op     time"]
+    assert lines[3:5] == ["gemm  18 µs", "x         1"]
+    with _console.progress("work", 2) as step:
+        step("one")

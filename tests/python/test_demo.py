@@ -1,0 +1,83 @@
+"""`ac4k demo` walks the whole op table and fails when an op is wrong."""
+
+import json
+
+import ac4k
+import pytest
+from ac4k import demo
+from ac4k.bench.arrays import arrays_on
+from ac4k.bench.inputs import dtypes_of, make_arguments
+from ac4k.cli import main
+
+
+@pytest.fixture
+def small_only(monkeypatch):
+    """Real sizes take seconds; the walk is the same."""
+    sizes = demo.demo_sizes
+    monkeypatch.setattr(demo, "demo_sizes", lambda op, _size, device: sizes(op, "small", device))
+    monkeypatch.setattr(demo, "devices", lambda: ["cpu"])
+
+
+def test_every_op_is_shown(small_only, capsys):
+    assert main(["demo"]) == 0
+    text = capsys.readouterr().out
+    assert all(op["name"] in text for op in ac4k.op_table())
+    assert "all within tolerance" in text
+
+
+def test_json(small_only, capsys):
+    assert main(["demo", "--json"]) == 0
+    trials = json.loads(capsys.readouterr().out)["trials"]
+    assert {trial["op"] for trial in trials} == {op["name"] for op in ac4k.op_table()}
+    assert all(trial["ok"] for trial in trials)
+    assert {trial["size"] for trial in trials} == {"small", "real"}
+
+
+def test_without_torch(small_only, monkeypatch, capsys):
+    monkeypatch.setattr("ac4k.bench.arrays.has_torch", lambda: False)
+    assert main(["demo", "--json"]) == 0
+    trials = json.loads(capsys.readouterr().out)["trials"]
+    assert all(trial["over_torch"] is None for trial in trials)
+
+
+def test_a_wrong_op_fails(small_only, monkeypatch, capsys):
+    def wrong(a, b, *, out=None):
+        out = a @ b if out is None else out
+        out[...] = 0
+        return out
+
+    monkeypatch.setattr(ac4k, "gemm", wrong)
+    assert main(["demo"]) == 1
+    captured = capsys.readouterr()
+    assert "FAILED" in captured.out
+    assert "gemm" in captured.err
+
+
+def test_an_op_that_raises_fails(small_only, monkeypatch, capsys):
+    def broken(*_args, **_kwargs):
+        raise NotImplementedError("no kernel for this CPU")
+
+    monkeypatch.setattr(ac4k, "gemm", broken)
+    assert main(["demo"]) == 1
+    assert "no kernel for this CPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["small", "real"])
+@pytest.mark.parametrize("op", ac4k.op_table(), ids=lambda op: op["name"])
+def test_an_op_without_a_case_gets_sizes_too(op, size, monkeypatch):
+    monkeypatch.setattr(demo, "case_of", lambda _name: None)
+    monkeypatch.setattr(demo, "_REAL", 64)
+    sizes, _ = demo.demo_sizes(op, size, "cpu")
+    arrays = arrays_on("cpu")
+    arguments = make_arguments(op, sizes, dtypes_of(op)[0], arrays)
+    getattr(ac4k, op["name"])(*arguments.args, out=arguments.out, **arguments.options)
+
+
+def test_sizes_respect_divisors(monkeypatch):
+    monkeypatch.setattr(demo, "case_of", lambda _name: None)
+    op = {
+        "name": "q", "params": [{"name": "w", "kind": "tensor", "dims": ["N", "K/32"]}],
+        "outputs": [{"dims": ["N", "K"]}],
+    }
+    sizes, _ = demo.demo_sizes(op, "small", "cpu")
+    assert sizes["K"] % 32 == 0

@@ -1,0 +1,95 @@
+"""`ac4k.profile()` and `ac4k profile`."""
+
+import json
+import subprocess
+import sys
+
+import ac4k
+import numpy as np
+import pytest
+from ac4k import profiling
+from ac4k.cli import main
+
+A = np.ones((8, 8), np.float32)
+
+
+def events(run):
+    return json.loads(run.trace_path.read_text())["traceEvents"]
+
+
+@pytest.fixture(params=["torch", "plain"])
+def run_in(request, monkeypatch):
+    if request.param == "torch":
+        pytest.importorskip("torch")
+    else:
+        monkeypatch.setattr(profiling, "has_torch", lambda: False)
+    return request.param
+
+
+def test_as_context_manager(tmp_path, run_in):
+    with ac4k.profile(out_dir=tmp_path) as run:
+        for _ in range(3):
+            ac4k.gemm(A, A)
+    assert [call.name for call in run.calls] == ["gemm"] * 3
+    assert sum(event.get("name") == "ac4k::gemm" for event in events(run)) >= 3
+    text = run.report_path.read_text()
+    assert "gemm" in text
+    assert "CPU resident" in text
+    assert "wall time" in text
+    assert ("torch.profiler" in text) == (run_in == "torch")
+
+
+def test_as_function(tmp_path, run_in):
+    run = ac4k.profile(lambda x, y=0: x + y, 1, y=2, out_dir=tmp_path / "new")
+    assert run.result == 3
+    assert run.trace_path.exists()
+    assert "(none was called)" in run.report_path.read_text()
+
+
+def test_ops_are_restored_after_an_error(tmp_path):
+    before = ac4k.gemm
+    with pytest.raises(ZeroDivisionError), ac4k.profile(out_dir=tmp_path):
+        assert ac4k.gemm is not before
+        1 / 0  # noqa: B018
+    assert ac4k.gemm is before
+    assert (tmp_path / profiling.REPORT_FILE).exists()
+
+
+def test_peak_memory_is_that_of_the_region(tmp_path):
+    def allocate():
+        return float(np.ones(1 << 24).sum())  # 128 MiB
+
+    before = ac4k.profile(out_dir=tmp_path).__enter__
+    with ac4k.profile(out_dir=tmp_path) as idle:
+        pass
+    busy = ac4k.profile(allocate, out_dir=tmp_path)
+    assert busy.peak_memory["CPU resident"] - idle.peak_memory["CPU resident"] > 100 << 20
+    del before
+
+
+def test_command_on_an_op(tmp_path, capsys):
+    assert main(["profile", "--op", "element_wise_mul_add", "--out-dir", str(tmp_path), "--json"]) == 0
+    block = json.loads(capsys.readouterr().out)
+    assert block["ops"][0]["calls"] == 20
+    assert (tmp_path / profiling.TRACE_FILE).exists()
+
+
+def test_command_on_a_script(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, numpy as np, ac4k\n"
+        "a = np.ones((4, 4), np.float32)\n"
+        "ac4k.gemm(a, a)\n"
+        "print('arguments', sys.argv[1:])\n"
+    )
+    command = [sys.executable, "-m", "ac4k", "profile", "--out-dir", str(tmp_path), str(script)]
+    done = subprocess.run([*command, "--flag", "7"], capture_output=True, text=True, check=True)
+    assert "arguments ['--flag', '7']" in done.stdout
+    assert "gemm" in (tmp_path / profiling.REPORT_FILE).read_text()
+
+
+def test_command_needs_one_target(capsys):
+    assert main(["profile"]) == 1
+    assert "--op NAME" in capsys.readouterr().err
+    assert main(["profile", "no_such_script.py"]) == 1
+    assert "no_such_script.py" in capsys.readouterr().err
