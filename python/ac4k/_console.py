@@ -84,8 +84,6 @@ def print_table(
         box=box.SIMPLE_HEAD,
         header_style="bold",
         pad_edge=False,
-        caption=caption or None,
-        caption_justify="left",
     )
     for column in columns:
         table.add_column(
@@ -98,6 +96,9 @@ def print_table(
         cells = [Text(c) if isinstance(c, str) else Text(c[0], style=c[1]) for c in row]
         table.add_row(*cells, end_section=number in sections)
     console.print(table)
+    if caption:
+        console.print(Text(caption, style="dim"), soft_wrap=True)
+        console.print()
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]], *, title: str = "") -> None:

@@ -82,7 +82,7 @@ def _print_entries(entries: list[dict[str, Any]]) -> None:
         [
             entry["name"],
             entry["arch"],
-            entry["compiler"],
+            " ".join(entry["compiler"].split()[:2]),
             f"{entry['cubin_bytes'] / 1024:.1f} KiB",
             f"{entry['seconds']:.2f} s",
             entry["key"][:16],

@@ -1,13 +1,13 @@
 """The compiled part of the package: `C` is the extension module `ac4k._C`.
 
-In a plain source checkout it is built on the first import, into the same cache the JIT uses.
+Kept free of pathlib and other imports that cost milliseconds. In a plain source checkout it is built
+on the first import, into the same cache the JIT uses.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import ac4k
 
@@ -33,16 +33,16 @@ def _tell_where_nvrtc_is() -> None:
             continue
         for folder in folders:
             for name in names:
-                path = Path(entry, folder, name)
-                if path.exists():
-                    C.set("nvrtc_path", str(path))
-                    C.set("cuda_include", str(path.parent.parent / "include"))
+                path = os.path.join(entry, folder, name)
+                if os.path.exists(path):
+                    C.set("nvrtc_path", path)
+                    C.set("cuda_include", os.path.join(entry, os.path.dirname(folder), "include"))
                     return
 
 
 def _has_cuda_toolkit() -> bool:
     roots = (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")
-    return any(root and Path(root, "lib64", "libnvrtc.so").exists() for root in roots)
+    return any(root and os.path.exists(os.path.join(root, "lib64/libnvrtc.so")) for root in roots)
 
 
 if not _has_cuda_toolkit():

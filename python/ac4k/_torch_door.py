@@ -207,8 +207,9 @@ def _fake_out(declaration: dict[str, Any]) -> Callable[..., None]:
         shapes = _bind_call(declaration, args, keywords)
         for out, output in zip(outs, declaration["outputs"], strict=True):
             expected = shapes.output(output)
-            if out.dtype != expected.dtype or out.dim() != expected.dim():
-                shapes.fail("out", f"expected {expected.dtype} {list(expected.shape)}")
+            if (out.dtype, out.dim(), out.device) != (expected.dtype, expected.dim(), expected.device):
+                wanted = f"{expected.dtype} {list(expected.shape)} on {expected.device}"
+                shapes.fail("out", f"expected {wanted}, got {out.dtype} {list(out.shape)} on {out.device}")
             for got, want in zip(out.shape, expected.shape, strict=True):
                 torch._check(got == want, lambda: f"{declaration['name']}: 'out' has another shape")
 

@@ -52,7 +52,7 @@ def _open_door() -> None:
 
 def start() -> None:
     """Opens the door now if torch is loaded, else waits for it."""
-    if "torch" in sys.modules:
+    if sys.modules.get("torch") is not None:
         _open_door()
     else:
         sys.meta_path.insert(0, _TorchFinder())

@@ -215,8 +215,8 @@ def _print_trials(trials: list[Trial]) -> None:
         columns,
         rows,
         sections=sections,
-        caption="error: against float64, in units of the type's epsilon; vs PyTorch: how many "
-        "times faster than eager, same run",
+        caption="error: against float64, in epsilons of the type   "
+        "vs PyTorch: how many times faster than eager, same run",
     )
 
 

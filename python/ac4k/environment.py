@@ -102,8 +102,8 @@ def _output_of(command: list[str], timeout: float = 10.0) -> str | None:
 
 def gpus() -> list[dict[str, str]]:
     """One dictionary a GPU with its state right now; empty where nvidia-smi is missing."""
-    query = ",".join(_GPU_FIELDS.values())
-    text = _output_of(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
+    command = ["nvidia-smi", "--format=csv,noheader,nounits"]
+    text = _output_of([*command, f"--query-gpu={','.join(_GPU_FIELDS.values())}"])
     found = []
     for line in (text or "").splitlines():
         values = [value.strip() for value in line.split(",")]

@@ -185,7 +185,7 @@ class Profile:
         if not self.calls:
             lines.append("(none was called)")
         if self._profiler is not None:
-            key = "self_cuda_time_total" if cuda() else "self_cpu_time_total"
+            key = "self_device_time_total" if cuda() else "self_cpu_time_total"
             table = self._profiler.key_averages().table(sort_by=key, row_limit=25)
             lines += ["", "torch.profiler", "", table.strip()]
         lines += ["", "Environment", ""]

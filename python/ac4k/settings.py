@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, cast
@@ -12,11 +11,15 @@ from ac4k._native import C
 
 def info() -> dict[str, Any]:
     """What was built and what runs here, to paste into an issue."""
+    import json
+
     return cast("dict[str, Any]", json.loads(C.info_json()))
 
 
 def op_table() -> list[dict[str, Any]]:
     """Every op's declaration: name, signature, dtypes, doc line, tolerance."""
+    import json
+
     return cast("list[dict[str, Any]]", json.loads(C.op_table_json()))
 
 

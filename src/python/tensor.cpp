@@ -66,6 +66,13 @@ const TypeEntry& entry_of(PyTypeObject* type) {
   return cached_types[num_cached_types++];
 }
 
+bool has_unit_stride(const DLTensor& tensor) {
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.strides == nullptr || tensor.strides[i] == 1) return true;
+  }
+  return false;
+}
+
 // The element type of a buffer format; false when DLPack has no word for it.
 bool dtype_of_format(const char* format, Py_ssize_t item_size, DLDataType* dtype) {
   if (format == nullptr) format = "B";
@@ -110,7 +117,8 @@ TensorView::Result TensorView::read(PyObject* object) {
       if (entry.is_torch && torch_is_intercepting()) return Result::use_torch_op;
       if (entry.api->dltensor_from_py_object_no_sync(object, &tensor_) == 0) [[likely]] {
         api_ = entry.api;
-        return Result::ok;
+        const bool lazy = entry.is_torch && !has_unit_stride(tensor_) && torch_is_negated(object);
+        return lazy ? Result::use_torch_op : Result::ok;
       }
       // No plain memory behind it: a functorch wrapper, a sparse or a meta tensor.
       if (!entry.is_torch) return Result::error;

@@ -55,6 +55,13 @@ bool torch_is_intercepting() {
   return intercepting;
 }
 
+bool torch_is_negated(PyObject* tensor) {
+  static PyObject* const name = PyUnicode_InternFromString("is_neg");
+  Ref answer(PyObject_CallMethodObjArgs(tensor, name, nullptr));
+  PyErr_Clear();
+  return answer && answer.get() == Py_True;
+}
+
 TorchKind torch_kind_of(PyTypeObject* type) {
   PyObject* modules = PyImport_GetModuleDict();
   if (PyDict_GetItemString(modules, "torch") == nullptr) return TorchKind::none;

@@ -174,11 +174,12 @@ double biased(DType type, double x, double bias) {
                             : static_cast<double>(static_cast<float>(x) + static_cast<float>(bias));
 }
 
-// Allowed relative error before the rounding to 16 bits. f32 exact: 4 units of 2^-24 for the value
-// itself. f64: 1e-14. tanh form: its exponent z is rounded about three times, each worth |z| units.
+// Allowed relative error before the rounding to 16 bits. Exact form, also in the negative tail: f32
+// 4 epsilon, f64 1e-14. tanh form: its exponent z is rounded about three times, each worth |z|
+// units.
 long double relative_limit(DType type, Gelu kind, double v) {
   const long double unit = type == DType::f64 ? 0x1p-53L : 0x1p-24L;
-  if (kind == Gelu::exact) return type == DType::f64 ? 1e-14L : 4 * unit;
+  if (kind == Gelu::exact) return type == DType::f64 ? 1e-14L : 8 * unit;
   const long double z = 1.6L * (std::fabs(v) + 0.045L * std::fabs(v * v * v));
   return (8 + 4 * std::min(z, 1000.0L)) * unit;
 }

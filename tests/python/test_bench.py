@@ -1,5 +1,6 @@
 """`ac4k bench`: cases, inputs from the op table, checks, engine, JSON."""
 
+import itertools
 import json
 import math
 
@@ -51,9 +52,7 @@ def test_rows_run_quickly_and_are_complete(case):
         assert block["roofline"]["percent"]["cold"] > 0
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("N", 64), ("128", 128), ("N/32", 2), ("N*2", 128)]
-)
+@pytest.mark.parametrize(("text", "value"), [("N", 64), ("128", 128), ("N/32", 2), ("N*2", 128)])
 def test_dimensions_are_read(text, value):
     assert dim_size(text, {"N": 64}) == value
 
@@ -103,8 +102,14 @@ def test_shapes_are_parsed():
 
 @pytest.mark.parametrize(
     ("read", "written", "reads"),
-    [(1000, 1000, 1), (3000, 1000, 3), (1001, 1000, 1), (1500, 1000, 2), (99000, 1000, 4),
-     (500, 1000, 1)],
+    [
+        (1000, 1000, 1),
+        (3000, 1000, 3),
+        (1001, 1000, 1),
+        (1500, 1000, 2),
+        (99000, 1000, 4),
+        (500, 1000, 1),
+    ],
 )
 def test_stream_keeps_the_traffic(read, written, reads):
     scale = 1 << 10
@@ -126,7 +131,7 @@ def test_candidates_are_timed_in_turn():
     timings = measure(calls, QUICK)
     assert set(timings) == {"a", "b"}
     assert len(timings["a"].samples) == QUICK.rounds
-    changes = sum(x != y for x, y in zip(order, order[1:], strict=False))
+    changes = sum(x != y for x, y in itertools.pairwise(order))
     assert changes >= 2 * QUICK.rounds - 1
 
 

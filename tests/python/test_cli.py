@@ -1,6 +1,7 @@
 """The command line itself: start-up, exit codes, JSON."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -72,6 +73,21 @@ def test_a_closed_pipe_is_no_traceback():
     command = f"{sys.executable} -m ac4k info --json | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert "Traceback" not in done.stderr
+
+
+def test_jit_cache_commands(tmp_path):
+    def jit(action):
+        done = subprocess.run(
+            [sys.executable, "-m", "ac4k", "jit", action, "--json"],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"AC4K_CACHE_DIR": str(tmp_path)},
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    assert jit("list") == []
+    assert jit("clear") == {"removed": 0}
 
 
 def test_environment_is_json_and_complete():

@@ -76,7 +76,8 @@ def test_an_op_without_a_case_gets_sizes_too(op, size, monkeypatch):
 def test_sizes_respect_divisors(monkeypatch):
     monkeypatch.setattr(demo, "case_of", lambda _name: None)
     op = {
-        "name": "q", "params": [{"name": "w", "kind": "tensor", "dims": ["N", "K/32"]}],
+        "name": "q",
+        "params": [{"name": "w", "kind": "tensor", "dims": ["N", "K/32"]}],
         "outputs": [{"dims": ["N", "K"]}],
     }
     sizes, _ = demo.demo_sizes(op, "small", "cpu")

@@ -53,9 +53,6 @@ def measure(candidates: Mapping[str, Candidate], settings: Settings) -> dict[str
     for number in range(settings.rounds):
         if number >= _MIN_ROUNDS and time.perf_counter() > deadline:
             break
-        # The first start is not timed: the GPU is busy with it while the rest is being queued.
-        if on_gpu:
-            next(iter(samplers.values())).start()
         for sampler in samplers.values():
             sampler.start()
         for name, sampler in samplers.items():
@@ -101,7 +98,11 @@ def _loop_sampler(candidate: Candidate, settings: Settings) -> _Sampler:
 
 
 class _Graph:
-    """A CUDA graph of many calls and the events around one replay."""
+    """A CUDA graph of many calls and the events around one replay.
+
+    An untimed replay goes ahead: it brings the caches into the state that the calls leave them in,
+    and the GPU is busy with it while the timed one is being launched.
+    """
 
     def __init__(self, graph: Any, count: int) -> None:
         torch = import_torch()
@@ -111,6 +112,7 @@ class _Graph:
         self._end = torch.cuda.Event(enable_timing=True)
 
     def start(self) -> None:
+        self._graph.replay()
         self._begin.record()
         self._graph.replay()
         self._end.record()
@@ -130,19 +132,15 @@ def _graph_sampler(candidate: Candidate, settings: Settings) -> _Sampler:
         for call in candidate.calls[:3]:
             call()
     torch.cuda.current_stream().wait_stream(side)
-    trial_count = max(sets, min(64, _MAX_GRAPH_NODES))
-    trial = _Graph(_capture(candidate, trial_count), trial_count)
-    trial.start()
+    trial = _Graph(_capture(candidate, sets), sets)
     trial.start()
     wanted = calls_per_sample(trial.microseconds(), settings.sample_us, _MAX_GRAPH_NODES)
     count = math.ceil(wanted / sets) * sets
-    return trial if count <= trial_count else _Graph(_capture(candidate, count), count)
+    return trial if count == sets else _Graph(_capture(candidate, count), count)
 
 
 def _capture(candidate: Candidate, count: int) -> Any:
-    if not candidate.dependent:
-        return capture(candidate.calls, count)
     import ac4k
 
-    with ac4k.dependent_launch():
+    with ac4k.dependent_launch(candidate.dependent):
         return capture(candidate.calls, count)

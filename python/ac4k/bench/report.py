@@ -98,10 +98,9 @@ def print_results(results: Sequence[Result]) -> None:
 
 def _caption(results: Sequence[Result]) -> str:
     lines = [
-        "cold: buffers rotated past the last cache; ±: half of p20..p80; roofline: a streaming "
-        "kernel with the same bytes,",
-        "or the library's matmul rate, whichever is slower, timed in the same run; vs: how many "
-        "times faster than the peer, cold.",
+        "cold: buffers rotated past the last cache   hot: the same buffers   ±: half of p20..p80",
+        "roofline: a streaming kernel with the same bytes or the library's matmul rate, the slower",
+        "vs: how many times faster than the peer, cold; everything timed in turn in this run",
     ]
     absent: dict[str, list[str]] = {}
     for result in results:

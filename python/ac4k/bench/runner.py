@@ -32,8 +32,8 @@ class Row:
 
     @property
     def title(self) -> str:
-        options = "".join(f" {value}" for value in self.variant.values())
-        return f"{self.case.op}{options}"
+        words = [v if isinstance(v, str) else f"{k}={v}" for k, v in self.variant.items()]
+        return " ".join([self.case.op, *words])
 
     @property
     def shape_text(self) -> str:

@@ -124,8 +124,6 @@ void micro(int rows, int64_t depth, const void* a, const void* b, void* c, int64
   }
 }
 
-int64_t padded(int64_t depth) { return (depth + kTileDepth - 1) / kTileDepth * kTileDepth; }
-
 // The mask of the first n of 32 lanes.
 AC4K_INLINE __mmask32 first_lanes(int64_t n) {
   return n >= 32 ? 0xffffffffu : n <= 0 ? 0u : (1u << n) - 1u;
@@ -156,7 +154,8 @@ void pack_a(const void* src, int64_t row, int64_t col, int64_t rows, int64_t dep
   }
 }
 
-// Pairs of rows of B, interleaved: to[column * 2 + parity], 16 columns a tile.
+// 32 rows of B, interleaved in pairs: to[column * 2 + parity], 16 columns a tile. Rows from
+// `depth` on are zero.
 AC4K_INLINE void pack_b_straight(const uint16_t* from, int64_t row, int64_t depth, int64_t cols,
                                  uint16_t* to) {
   alignas(64) static constexpr uint16_t kInterleave[2][32] = {
@@ -167,72 +166,69 @@ AC4K_INLINE void pack_b_straight(const uint16_t* from, int64_t row, int64_t dept
   const __m512i low = _mm512_load_si512(kInterleave[0]);
   const __m512i high = _mm512_load_si512(kInterleave[1]);
   const __mmask32 lanes = first_lanes(cols);
-  for (int64_t k = 0; k < padded(depth); k += kTileDepth, to += kBlockElements) {
-    for (int pair = 0; pair < kTile; ++pair) {
-      const int64_t even = k + 2 * pair;
-      const __m512i first = _mm512_maskz_loadu_epi16(
-          even < depth ? lanes : 0, from + (even < depth ? even * row : 0));
-      const __m512i second = _mm512_maskz_loadu_epi16(
-          even + 1 < depth ? lanes : 0, from + (even + 1 < depth ? (even + 1) * row : 0));
-      uint16_t* out = to + pair * kTileDepth;
-      _mm512_storeu_si512(out, _mm512_permutex2var_epi16(first, low, second));
-      _mm512_storeu_si512(out + kTileElements, _mm512_permutex2var_epi16(first, high, second));
+  for (int pair = 0; pair < kTile; ++pair) {
+    const int64_t even = 2 * pair;
+    const __m512i first = _mm512_maskz_loadu_epi16(even < depth ? lanes : 0,
+                                                   from + (even < depth ? even * row : 0));
+    const __m512i second = _mm512_maskz_loadu_epi16(
+        even + 1 < depth ? lanes : 0, from + (even + 1 < depth ? (even + 1) * row : 0));
+    uint16_t* out = to + pair * kTileDepth;
+    _mm512_storeu_si512(out, _mm512_permutex2var_epi16(first, low, second));
+    _mm512_storeu_si512(out + kTileElements, _mm512_permutex2var_epi16(first, high, second));
+  }
+}
+
+// The same 32 rows where B's columns are contiguous along K: a pair is 32 bits, so a tile is a
+// transposition of 16 x 16 32-bit words, moved as f32 lanes (no arithmetic touches them).
+AC4K_INLINE void pack_b_transposed(const uint16_t* from, int64_t col, int64_t cols, uint16_t* to) {
+  for (int tile = 0; tile < 2; ++tile) {
+    const float* columns[kTile];
+    for (int j = 0; j < kTile; ++j) {
+      const int64_t column = tile * kTile + j < cols ? tile * kTile + j : cols - 1;
+      columns[j] = reinterpret_cast<const float*>(from + column * col);
+    }
+    auto* out = reinterpret_cast<float*>(to + tile * kTileElements);
+    for (int pair = 0; pair < kTile; pair += 4) {
+      avx512::F32 group[4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) group[i] = avx512::F32::load_groups(columns + i, pair);
+      transpose_groups(group);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) group[i].store(out + (pair + i) * kTile);
     }
   }
 }
 
-// B's columns contiguous along K: a pair is 32 bits, so a tile is a transposition of 16 x 16
-// 32-bit words, moved as f32 lanes (no arithmetic touches them).
-AC4K_INLINE void pack_b_transposed(const uint16_t* from, int64_t col, int64_t depth, int64_t cols,
-                                   uint16_t* to) {
-  const int64_t whole = depth - depth % kTileDepth;
-  for (int64_t k = 0; k < whole; k += kTileDepth, to += kBlockElements) {
-    for (int tile = 0; tile < 2; ++tile) {
-      const float* columns[kTile];
-      for (int j = 0; j < kTile; ++j) {
-        const int64_t column = tile * kTile + j < cols ? tile * kTile + j : cols - 1;
-        columns[j] = reinterpret_cast<const float*>(from + column * col + k);
-      }
-      auto* out = reinterpret_cast<float*>(to + tile * kTileElements);
-      for (int pair = 0; pair < kTile; pair += 4) {
-        avx512::F32 group[4];
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) group[i] = avx512::F32::load_groups(columns + i, pair);
-        transpose_groups(group);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) group[i].store(out + (pair + i) * kTile);
-      }
-    }
-  }
-  if (whole == depth) return;
+// Any strides.
+void pack_b_any(const uint16_t* from, int64_t row, int64_t col, int64_t depth, int64_t cols,
+                uint16_t* to) {
   for (int i = 0; i < kBlockElements; ++i) {
     const int tile = i / kTileElements, within = i % kTileElements;
-    const int64_t k = whole + within / kTileDepth * 2 + within % 2;
+    const int64_t k = within / kTileDepth * 2 + within % 2;
     const int64_t column = tile * kTile + within % kTileDepth / 2;
-    to[i] = k < depth && column < cols ? from[column * col + k] : uint16_t{0};
+    to[i] = k < depth && column < cols ? from[k * row + column * col] : uint16_t{0};
   }
 }
 
+// Rows of K on the outside where B's rows are contiguous, panels where its columns are: reads go
+// along cache lines and pages.
 void pack_b(const void* src, int64_t row, int64_t col, int64_t depth, int64_t cols, void* dst) {
-  const auto* from = static_cast<const uint16_t*>(src);
-  auto* to = static_cast<uint16_t*>(dst);
-  for (int64_t first = 0; first < cols; first += kPanel) {
-    const int64_t count = cols - first < kPanel ? cols - first : kPanel;
-    const uint16_t* panel = from + first * col;
+  const int64_t panels = (cols + kPanel - 1) / kPanel;
+  const int64_t blocks = (depth + kTileDepth - 1) / kTileDepth;
+  for (int64_t i = 0; i < panels * blocks; ++i) {
+    const int64_t panel = col == 1 ? i % panels : i / blocks;
+    const int64_t block = col == 1 ? i / panels : i % blocks;
+    const int64_t k = block * kTileDepth, j = panel * kPanel;
+    const auto* from = static_cast<const uint16_t*>(src) + k * row + j * col;
+    auto* to = static_cast<uint16_t*>(dst) + (panel * blocks + block) * kBlockElements;
+    const int64_t rest_depth = depth - k, rest_cols = cols - j;
     if (col == 1) {
-      pack_b_straight(panel, row, depth, count, to);
-    } else if (row == 1) {
-      pack_b_transposed(panel, col, depth, count, to);
+      pack_b_straight(from, row, rest_depth, rest_cols, to);
+    } else if (row == 1 && rest_depth >= kTileDepth) {
+      pack_b_transposed(from, col, rest_cols, to);
     } else {
-      for (int64_t i = 0; i < kPanel * padded(depth); ++i) {
-        const int64_t block = i / kBlockElements, tile = i % kBlockElements / kTileElements;
-        const int64_t within = i % kTileElements;
-        const int64_t k = block * kTileDepth + within / kTileDepth * 2 + within % 2;
-        const int64_t column = tile * kTile + within % kTileDepth / 2;
-        to[i] = k < depth && column < count ? panel[k * row + column * col] : uint16_t{0};
-      }
+      pack_b_any(from, row, col, rest_depth, rest_cols, to);
     }
-    to += kPanel * padded(depth);
   }
 }
 

@@ -6,7 +6,7 @@
 
 namespace ac4k::cpu::avx512 {
 namespace {
-constexpr int kDepth = 256, kRows = 224, kMaxRows = 1008, kMaxCols = 1024, kPackCost = 10;
+constexpr int kDepth = 384, kRows = 168, kMaxRows = 1008, kMaxCols = 512, kPackCost = 10;
 }
 
 constinit const GemmKernels kGemmF32 =

@@ -63,26 +63,33 @@ AC4K_INLINE void pack_straight(const T* src, int64_t stride, int height, int64_t
   }
 }
 
-// Panels of kWidth, the first of which hold `height` rows each; element (i, k) is
-// src[i * outer + k * inner].
+// Panels of kWidth that hold `height` rows each; element (i, k) is src[i * outer + k * inner].
 template <class V, int kWidth, class T>
 void pack_panels(const T* src, int64_t outer, int64_t inner, int64_t count, int64_t depth,
                  int height, typename V::Scalar* dst) {
-  for (int64_t first = 0; first < count; first += height) {
-    const int rows = static_cast<int>(count - first < height ? count - first : height);
-    const T* from = src + first * outer;
-    if (inner == 1) {
-      pack_transposed<V, kWidth>(from, outer, rows, depth, dst);
-    } else if (outer == 1) {
-      pack_straight<V, kWidth>(from, inner, rows, depth, dst);
-    } else {
-      for (int64_t k = 0; k < depth; ++k) {
-        for (int i = 0; i < kWidth; ++i) {
-          dst[k * kWidth + i] = i < rows ? to_acc(from[i * outer + k * inner]) : 0;
+  // Straight sources are read a few rows of K at a time across all panels: along cache lines and
+  // pages, not down them.
+  constexpr int64_t kStraightRows = 16;
+  const bool straight = outer == 1 && inner != 1;
+  const int64_t step = straight ? kStraightRows : depth;
+  for (int64_t k0 = 0; k0 < depth; k0 += step) {
+    const int64_t count_k = depth - k0 < step ? depth - k0 : step;
+    typename V::Scalar* to = dst + k0 * kWidth;
+    for (int64_t first = 0; first < count; first += height, to += kWidth * depth) {
+      const int rows = static_cast<int>(count - first < height ? count - first : height);
+      const T* from = src + first * outer + k0 * inner;
+      if (straight) {
+        pack_straight<V, kWidth>(from, inner, rows, count_k, to);
+      } else if (inner == 1) {
+        pack_transposed<V, kWidth>(from, outer, rows, count_k, to);
+      } else {
+        for (int64_t k = 0; k < count_k; ++k) {
+          for (int i = 0; i < kWidth; ++i) {
+            to[k * kWidth + i] = i < rows ? to_acc(from[i * outer + k * inner]) : 0;
+          }
         }
       }
     }
-    dst += kWidth * depth;
   }
 }
 

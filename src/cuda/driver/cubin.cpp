@@ -14,8 +14,9 @@ namespace {
 constexpr uint8_t kPairFormat = 4;
 constexpr uint8_t kRegisterCount = 0x2f;
 constexpr uint8_t kFrameSize = 0x11;
-// From ABI version 8 on (CUDA 13), .nv.shared.k includes what the system keeps of every block.
-constexpr uint8_t kAbiWithReservedShared = 8;
+// Where the system keeps a part of every block's shared memory (9.0 and later), this section is
+// there and .nv.shared.k includes that part.
+constexpr std::string_view kReservedSection = ".nv.shared.reserved.0";
 constexpr int kReservedShared = 1024;
 
 constexpr std::string_view kTextPrefix = ".text.";
@@ -43,7 +44,7 @@ class CubinReader {
     }
     std::sort(out->begin(), out->end(),
               [](const auto& a, const auto& b) { return a.name < b.name; });
-    const bool reserved = header_.e_ident[EI_ABIVERSION] >= kAbiWithReservedShared;
+    const bool reserved = find_section(kReservedSection) != nullptr;
     for (KernelResources& kernel : *out) {
       const Elf64_Shdr* shared = find_section(std::string(kSharedPrefix) + kernel.name);
       if (shared == nullptr) continue;

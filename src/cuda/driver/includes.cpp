@@ -1,9 +1,14 @@
 // The recursive include scanner.
 #include "cuda/driver/includes.hpp"
 
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <map>
-#include <sstream>
+#include <mutex>
+#include <tuple>
 
 namespace ac4k::cuda {
 namespace {
@@ -53,6 +58,41 @@ std::vector<std::string> names_in(std::string_view source) {
   return names;
 }
 
+// What scanning needs of a header.
+struct Header {
+  std::string sha256;
+  std::vector<std::string> names;
+};
+
+// Reads a header, or remembers it from an earlier scan of this process: CUDA's own take a megabyte
+// of hashing. One changed within the last seconds is not remembered, as its time may not tell the
+// next change.
+bool read_header(const fs::path& path, Header* out) {
+  constexpr time_t kSettled = 2;
+  using Identity = std::tuple<dev_t, ino_t, off_t, time_t, long>;
+  static auto* const mutex = new std::mutex;
+  static auto* const known = new std::map<Identity, Header>;
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return false;
+  const Identity identity = {status.st_dev, status.st_ino, status.st_size, status.st_mtim.tv_sec,
+                             status.st_mtim.tv_nsec};
+  {
+    const std::lock_guard lock(*mutex);
+    if (const auto found = known->find(identity); found != known->end()) {
+      *out = found->second;
+      return true;
+    }
+  }
+  std::string contents;
+  if (!read_file(path, &contents)) return false;
+  *out = {sha256_hex(contents), names_in(contents)};
+  if (std::abs(std::time(nullptr) - status.st_mtim.tv_sec) > kSettled) {
+    const std::lock_guard lock(*mutex);
+    known->emplace(identity, *out);
+  }
+  return true;
+}
+
 class Scanner {
  public:
   explicit Scanner(const std::vector<fs::path>& roots) : roots_(roots) {}
@@ -76,15 +116,15 @@ class Scanner {
       records.push_back({name, seen->second});
       return;
     }
-    std::string contents;
-    if (!read_file(path, &contents)) {
+    Header header;
+    if (!read_header(path, &header)) {
       records.push_back({name});
       return;
     }
     const int index = static_cast<int>(index_.size());
     index_.emplace(identity, index);
-    records.push_back({name, index, sha256_hex(contents)});
-    scan(names_in(contents), path.parent_path());
+    records.push_back({name, index, header.sha256});
+    scan(header.names, path.parent_path());
   }
 
   fs::path resolve(const std::string& name, const fs::path& folder) const {
@@ -107,12 +147,13 @@ class Scanner {
 }  // namespace
 
 bool read_file(const fs::path& path, std::string* out) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return false;
-  std::ostringstream text;
-  text << stream.rdbuf();
-  *out = std::move(text).str();
-  return stream.good() || stream.eof();
+  std::ifstream stream(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = stream ? static_cast<std::streamoff>(stream.tellg()) : -1;
+  std::error_code error;
+  if (size < 0 || !fs::is_regular_file(path, error)) return false;
+  out->resize(static_cast<size_t>(size));
+  stream.seekg(0);
+  return size == 0 || stream.read(out->data(), size).good();
 }
 
 std::vector<IncludeRecord> scan_includes(std::string_view source, const fs::path& folder,

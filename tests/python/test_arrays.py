@@ -1,0 +1,114 @@
+"""Arrays of every framework, the same kind out as in."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ac4k
+
+
+def test_numpy() -> None:
+    A, B = np.random.default_rng(0).standard_normal((2, 5, 5)).astype(np.float32)
+    result = ac4k.gemm(A, B)
+    assert type(result) is np.ndarray
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, A @ B, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(ac4k.gemm(A.T, B[::-1, ::-1]), A.T @ B[::-1, ::-1], rtol=1e-5, atol=1e-5)
+    out = np.empty((5, 5), np.float32)
+    assert ac4k.gemm(A, B, out=out) is out
+
+
+def test_numpy_with_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = np.linspace(-3, 3, 24).reshape(4, 6).astype(ml_dtypes.bfloat16)
+    result = ac4k.fused_add_gelu(x, x[0])
+    assert result.dtype == ml_dtypes.bfloat16
+    expected = ac4k.fused_add_gelu(
+        torch.tensor(x.astype(np.float32)).bfloat16(), torch.tensor(x[0].astype(np.float32)).bfloat16()
+    )
+    np.testing.assert_array_equal(result.astype(np.float32), expected.float().numpy())
+
+
+def test_read_only_and_zero_dimensional_arrays() -> None:
+    a = np.array(3.0)
+    a.flags.writeable = False
+    assert ac4k.element_wise_mul_add(a, a, a) == 12.0
+    assert np.shape(ac4k.element_wise_mul_add(a, a, a)) == ()
+
+
+def test_mixed_frameworks() -> None:
+    """The first tensor decides what the result is."""
+    a, b = np.ones(4, np.float32), torch.full((4,), 2.0)
+    assert type(ac4k.element_wise_mul_add(a, b, b)) is np.ndarray
+    assert type(ac4k.element_wise_mul_add(b, a, a)) is torch.Tensor
+    assert ac4k.element_wise_mul_add(b, a, a).tolist() == [3.0] * 4
+    out = torch.empty(4)
+    assert ac4k.element_wise_mul_add(a, a, a, out=out) is out
+
+
+def test_anything_with_dlpack() -> None:
+    class Holder:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.array.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return self.array.__dlpack_device__()
+
+    holder = Holder(np.full((3,), 2.0))
+    assert ac4k.element_wise_mul_add(holder, holder, holder).tolist() == [6.0] * 3
+
+
+def test_buffers() -> None:
+    assert ac4k.stream_bytes(b"\x01\x02\x04\x08", 2).tolist() == [5, 10]
+    assert ac4k.stream_bytes(bytearray(b"\x01\x02"), 1).tolist() == [3]
+
+
+def test_jax() -> None:
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.linspace(-2, 2, 15).reshape(3, 5)
+    result = ac4k.fused_add_gelu(x, x[0])
+    assert isinstance(result, jax.Array)
+    assert result.devices() == x.devices()
+    np.testing.assert_allclose(result, jax.nn.gelu(x + x[0], approximate=False), rtol=1e-5, atol=1e-6)
+    half = x.astype(jax.numpy.bfloat16)
+    assert ac4k.element_wise_mul_add(half, half, half).dtype == jax.numpy.bfloat16
+    with pytest.raises(ValueError, match="writable"):
+        ac4k.element_wise_mul_add(x, x, x, out=x)
+
+
+def test_cupy(device: str) -> None:
+    if device != "cuda":
+        pytest.skip("needs a GPU")
+    cupy = pytest.importorskip("cupy")
+    x = cupy.linspace(-2, 2, 15, dtype=cupy.float32).reshape(3, 5)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        result = ac4k.element_wise_mul_add(x, x.T.copy().T, x)
+        stream.synchronize()
+    assert isinstance(result, cupy.ndarray)
+    np.testing.assert_allclose(result.get(), x.get() ** 2 + x.get(), rtol=1e-6)
+
+
+def test_many_threads(device: str) -> None:
+    """The GIL is let go while large CPU ops run; results must not mix."""
+    inputs = [torch.full((300, 400), float(i), device=device) for i in range(8)]
+    results: list[Any] = [None] * 8
+
+    def work(index: int) -> None:
+        for _ in range(20):
+            results[index] = ac4k.element_wise_mul_add(inputs[index], inputs[index], inputs[index])
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for i in range(8):
+        assert torch.equal(results[i], torch.full((300, 400), float(i * i + i), device=device))

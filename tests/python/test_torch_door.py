@@ -1,0 +1,179 @@
+"""torch.ops.ac4k and the guard that decides which calls go there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import ac4k
+
+gelu = torch.nn.functional.gelu
+
+
+def sample_calls(device: str) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    x, w = torch.randn(4, 8, device=device), torch.randn(8, 3, device=device)
+    return [
+        ("gemm", (x, w), {}),
+        ("gemm", (x.bfloat16(), w.bfloat16().t().contiguous().t()), {}),
+        ("fused_add_gelu", (x, x[0]), {}),
+        ("fused_add_gelu", (x.half(), x[0].half()), {"approximate": "tanh"}),
+        ("element_wise_mul_add", (x, x, x), {}),
+        ("stream_bytes", (torch.arange(16, dtype=torch.uint8, device=device), 4), {}),
+    ]
+
+
+def test_every_op_has_a_sample(device: str) -> None:
+    assert {name for name, _, _ in sample_calls(device)} == {op["name"] for op in ac4k.op_table()}
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_opcheck(device: str, index: int) -> None:
+    name, args, options = sample_calls(device)[index]
+    packet = getattr(torch.ops.ac4k, name)
+    torch.library.opcheck(packet.default, args, options)
+    out = packet.default(*args, **options)
+    assert torch.equal(out, getattr(ac4k, name)(*args, **options))
+    torch.library.opcheck(packet.out, args, {**options, "out": torch.empty_like(out)})
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_compile_without_graph_breaks(device: str, index: int) -> None:
+    name, args, options = sample_calls(device)[index]
+    function = getattr(ac4k, name)
+    expected = function(*args, **options)
+    compiled = torch.compile(lambda *a: function(*a, **options), fullgraph=True, dynamic=True)
+    assert torch.equal(compiled(*args), expected)
+    out = torch.empty_like(expected)
+    into = torch.compile(lambda o, *a: function(*a, **options, out=o), fullgraph=True)
+    assert into(out, *args) is out
+    assert torch.equal(out, expected)
+
+
+class Recorder(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_dispatch_modes_see_the_op(device: str) -> None:
+    x = torch.randn(3, 8, device=device)
+    expected = ac4k.fused_add_gelu(x, x[0])
+    with Recorder() as recorder:
+        bias = x[0]
+        result = ac4k.fused_add_gelu(x, bias)
+        ac4k.fused_add_gelu(x, bias, out=torch.empty_like(x))
+    assert [name for name in recorder.seen if "ac4k" in name] == ["ac4k.fused_add_gelu.default", "ac4k.fused_add_gelu.out"]
+    assert torch.equal(result, expected)
+
+
+def test_plain_calls_skip_the_dispatcher(device: str) -> None:
+    """Also without gradients and in inference mode, where models really run."""
+    x = torch.randn(3, 8, device=device)
+    calls = []
+    route = sys.modules["ac4k._torch_door"].route
+    sys.modules["ac4k._torch_door"].route = lambda *a: calls.append(a) or route(*a)
+    try:
+        ac4k.fused_add_gelu(x, x[0])
+        with torch.no_grad():
+            ac4k.fused_add_gelu(torch.nn.Parameter(x), x[0])
+        with torch.inference_mode():
+            ac4k.fused_add_gelu(x * 1, x[0])
+        assert not calls
+        with Recorder():
+            ac4k.fused_add_gelu(x, x[0])
+        assert len(calls) == 1
+    finally:
+        sys.modules["ac4k._torch_door"].route = route
+
+
+def test_fake_tensors_and_meta(device: str) -> None:
+    with FakeTensorMode():
+        result = ac4k.gemm(torch.empty(3, 4, device=device), torch.empty(4, 5, device=device))
+        assert isinstance(result, FakeTensor)
+        assert result.shape == (3, 5)
+        with pytest.raises((ValueError, RuntimeError), match="gemm"):
+            ac4k.gemm(torch.empty(3, 4), torch.empty(5, 5))
+        with pytest.raises(TypeError, match="expected dtype"):
+            ac4k.gemm(torch.empty(3, 4), torch.empty(4, 5, dtype=torch.float64))
+    meta = ac4k.fused_add_gelu(torch.empty(3, 4, device="meta"), torch.empty(4, device="meta"))
+    assert meta.device.type == "meta"
+    assert meta.shape == (3, 4)
+
+
+def test_tracers_and_transforms(device: str) -> None:
+    x, bias = torch.randn(4, 8, device=device), torch.randn(8, device=device)
+    expected = ac4k.fused_add_gelu(x, bias)
+    graph = make_fx(lambda x: ac4k.fused_add_gelu(x, bias))(x)
+    assert "ac4k.fused_add_gelu" in graph.code
+    assert torch.equal(torch.func.functionalize(lambda x: ac4k.fused_add_gelu(x, bias))(x), expected)
+    assert torch.equal(torch.vmap(lambda row: ac4k.fused_add_gelu(row, bias))(x), expected)
+    traced = torch.jit.trace(lambda x: ac4k.fused_add_gelu(x, bias), (x,))
+    assert "ac4k::fused_add_gelu" in str(traced.graph)
+    assert torch.equal(traced(x + 1), ac4k.fused_add_gelu(x + 1, bias))
+
+
+def test_export_with_dynamic_shapes() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return ac4k.gemm(x, w)
+
+    exported = torch.export.export(
+        Model(), (torch.randn(4, 8), torch.randn(8, 3)), dynamic_shapes=({0: torch.export.Dim("n")}, None)
+    )
+    assert any("ac4k.gemm" in str(node.target) for node in exported.graph.nodes)
+    x, w = torch.randn(11, 8), torch.randn(8, 3)
+    assert torch.equal(exported.module()(x, w), ac4k.gemm(x, w))
+
+
+class Tagged(torch.Tensor):
+    pass
+
+
+def test_subclasses_keep_their_type(device: str) -> None:
+    x = torch.randn(4, 8, device=device)
+    assert type(ac4k.fused_add_gelu(x.as_subclass(Tagged), x[0])) is Tagged
+
+
+def test_lazily_negated_views(device: str) -> None:
+    """The imaginary part of a conjugate is a real tensor whose memory has the other sign."""
+    view = torch.randn(3, 5, dtype=torch.complex64, device=device).conj().imag
+    assert view.is_neg()
+    ones, zeros = torch.ones(3, 5, device=device), torch.zeros(3, 5, device=device)
+    assert torch.equal(ac4k.element_wise_mul_add(view, ones, zeros), view.resolve_neg())
+    single = view[1, 2]
+    one = torch.ones((), device=device)
+    assert torch.equal(ac4k.element_wise_mul_add(single, one, one * 0), single.resolve_neg())
+
+
+@pytest.mark.parametrize("make", [lambda: torch.eye(4).to_sparse(), lambda: torch.ones(4, 4).to_mkldnn()])
+def test_layouts_without_plain_memory_are_refused(make: Any) -> None:
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        ac4k.gemm(make(), torch.ones(4, 4))
+
+
+def test_errors_through_the_dispatcher(device: str) -> None:
+    with pytest.raises(RuntimeError, match="gemm: argument 'B': expected shape"):
+        torch.ops.ac4k.gemm(torch.ones(2, 3, device=device), torch.ones(2, 3, device=device))
+
+
+@pytest.mark.parametrize("order", ["import ac4k, torch", "import torch, ac4k"])
+def test_import_order_does_not_matter(order: str) -> None:
+    program = f"""
+{order}
+x = torch.eye(3)
+print(torch.ops.ac4k.gemm(x, x).sum().item())
+print(torch.compile(lambda x: ac4k.gemm(x, x), fullgraph=True, backend="eager")(x).sum().item())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["3.0", "3.0"]
