@@ -24,6 +24,10 @@ class SkippedError(Exception):
     """The gate cannot run here; the text says why."""
 
 
+class FailedError(Exception):
+    """The gate found something; the text is a summary."""
+
+
 def run(*command: str | Path, **environment: str) -> str:
     """Runs a command with its output shown, and returns what it printed."""
     words = [str(word) for word in command]
@@ -42,7 +46,8 @@ def run(*command: str | Path, **environment: str) -> str:
         print(line, end="", flush=True)
         lines.append(line)
     if process.wait() != 0:
-        raise subprocess.CalledProcessError(process.returncode, words)
+        last = next((line for line in reversed(lines) if line.strip()), "").strip("=\n ")
+        raise FailedError(f"{Path(words[0]).name} ended with {process.returncode}: {last}")
     return "".join(lines)
 
 
@@ -100,8 +105,9 @@ def check_device() -> str:
 
 
 def check_pytest() -> str:
-    # One process a core; tests that share a build directory are kept together by their group.
-    output = run(sys.executable, "-m", "pytest", "-q", "-n", JOBS, "--dist", "loadgroup")
+    output = run(sys.executable, "-m", "pytest", "-q", "-n", JOBS, "--dist", "worksteal")
+    if not re.search(r"\d+ passed", output):
+        raise FailedError("no test ran")
     return output.strip().splitlines()[-1].strip("= ")
 
 
@@ -139,8 +145,8 @@ def main(names: list[str]) -> int:
             outcome, detail = "ok", GATES[name]()
         except SkippedError as reason:
             outcome, detail = "skipped", str(reason)
-        except (OSError, subprocess.CalledProcessError) as error:
-            outcome, detail = "FAILED", str(error)[:100]
+        except (OSError, FailedError) as error:
+            outcome, detail = "FAILED", str(error)[:120]
         rows.append((name, outcome, time.monotonic() - start, detail))
     print(f"\n{'gate':15}{'outcome':>8}{'seconds':>9}")
     for name, outcome, seconds, detail in rows:

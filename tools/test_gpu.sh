@@ -51,7 +51,7 @@ esac
 
 export AC4K_TEST_DEVICE=cuda
 export AC4K_CACHE_DIR="$out/cache"
-tests="$python -m pytest -q -p no:cacheprovider -n ${TEST_PROCESSES:-4} --dist loadgroup"
+tests="$python -m pytest -q -p no:cacheprovider -n ${TEST_PROCESSES:-4} --dist worksteal"
 runs=
 
 if [ -n "$cpp_build" ] && grep -q ac4k_tests "$cpp_build/build.ninja"; then

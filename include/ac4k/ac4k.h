@@ -83,6 +83,9 @@ AC4K_API size_t ac4k_op_num_params(const ac4k_op* op);
 AC4K_API size_t ac4k_op_num_outputs(const ac4k_op* op);
 AC4K_API ac4k_param ac4k_op_param(const ac4k_op* op, size_t index);
 
+/* Choice `index` of a parameter, NULL behind the last one. */
+AC4K_API const char* ac4k_op_choice(const ac4k_op* op, size_t param, size_t index);
+
 /* What an output must be. */
 typedef struct ac4k_tensor_spec {
   DLDevice device;

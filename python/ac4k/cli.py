@@ -122,6 +122,24 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _pin_threads(options: argparse.Namespace) -> None:
+    """Starts this command anew with OpenMP's threads bound to cores.
+
+    Unbound, a scheduler may put two of them on one core for milliseconds at a time, and a table
+    of CPU times then shows its moods. OpenMP reads its settings while it loads, so they must be
+    there before Python starts; what the user has set is left alone.
+    """
+    import ac4k
+
+    on_cpu = options.command == "demo" or options.device == "cpu"
+    if not on_cpu and ac4k.info()["cuda"]["devices"]:
+        return
+    if any(name.startswith(("OMP_", "GOMP_")) for name in os.environ):
+        return
+    os.environ["OMP_PROC_BIND"] = "true"
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; 0 when it worked, 1 when something failed, 2 for a wrong command line."""
     parser = make_parser()
@@ -135,6 +153,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     try:
+        if arguments is None and options.command in ("demo", "bench"):
+            _pin_threads(options)
         return int(options.run(options))
     except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
         if isinstance(error, BrokenPipeError):  # `ac4k info | head`

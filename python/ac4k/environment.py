@@ -41,12 +41,14 @@ def environment() -> dict[str, Any]:
         "gpus": gpus(),
         "cpu": cpu_model(),
         "cpu_isa": info["cpu"]["isa"],
-        "cpus": len(os.sched_getaffinity(0)),
+        "cpus": os.cpu_count(),
         "threads": info["cpu"]["threads"],
         "last_level_cache": last_level_cache_bytes(),
         "memory_available": available_memory_bytes(),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "omp_proc_bind": os.environ.get("OMP_PROC_BIND"),
+        "onednn_max_isa": os.environ.get("ONEDNN_MAX_CPU_ISA"),
         "packages": {name: package_version(name) for name in ("torch", "triton", "numpy")},
     }
 
@@ -73,6 +75,8 @@ def environment_lines(block: dict[str, Any]) -> list[tuple[str, str]]:
     commit = block["git"] or "no commit"
     software = [f"ac4k {block['ac4k']} ({commit})", f"Python {block['python']}", *packages]
     lines.append(("software", ", ".join([*software, block["system"]])))
+    if block["onednn_max_isa"]:
+        lines.append(("note", f"PyTorch's oneDNN is limited to {block['onednn_max_isa']} here"))
     lines.append(("date", block["date"]))
     return lines
 

@@ -45,7 +45,7 @@ def fused_add_gelu(x: Float64, bias: Float64, *, approximate: str = "none") -> R
 
 
 def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
-    R = src.size
+    R, W = src.size, int(W)
     if W > R:
         result = np.resize(src, W) if R else np.zeros(W, np.uint8)
     else:

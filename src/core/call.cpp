@@ -34,9 +34,7 @@ ac4k_status ac4k_call(const ac4k_op* op, const ac4k_arg* args, size_t num_args,
   Call call(*op, stream);
   AC4K_TRY(bind(*op, args, num_args, &call));
   AC4K_TRY(bind_outputs(outputs, num_outputs, &call));
-  bool empty = true;
-  for (size_t i = 0; i < num_outputs; ++i) empty = empty && num_elements(*outputs[i]) == 0;
-  if (empty) return AC4K_OK;
+  if (call.empty) return AC4K_OK;
   const OpKernel kernel = call.device.device_type == kDLCPU    ? op->decl.cpu
                           : call.device.device_type == kDLCUDA ? op->decl.cuda
                                                                : nullptr;

@@ -1,12 +1,14 @@
 #include "core/check.hpp"
 
-#include <cstring>
+#include <bit>
 
 namespace ac4k {
 namespace {
 
-constexpr int64_t kUnbound = -1;
+constexpr int kOutput = -1;  // the index errors know outputs by
 constexpr const char* kKindNames[] = {"None", "a tensor", "an int", "a float", "a bool", "a str"};
+
+// ---- Texts: only for errors, so they may take their time ---------------------------------------
 
 const char* expected_kind(ParamKind kind) {
   switch (kind) {
@@ -19,10 +21,14 @@ const char* expected_kind(ParamKind kind) {
   return "";
 }
 
+const char* name_of(const Op& op, int index) {
+  return index == kOutput ? "out" : op.signature.params[static_cast<size_t>(index)].name.c_str();
+}
+
 template <typename... Parts>
-[[gnu::cold]] Status argument_error(Status code, const Op& op, std::string_view name,
-                                    const Parts&... parts) {
-  return fail(code, op.signature.name, ": argument '", name, "': ", parts...);
+[[gnu::cold, gnu::noinline]] Status argument_error(Status code, const Op& op, int index,
+                                                   const Parts&... parts) {
+  return fail(code, op.signature.name, ": argument '", name_of(op, index), "': ", parts...);
 }
 
 std::string types_text(const TypeVariable& variable) {
@@ -39,209 +45,257 @@ std::string dims_text(const TensorType& type) {
   return text + "]";
 }
 
+std::string shape_text(const DLTensor& tensor) {
+  return ac4k::shape_text(tensor.ndim, tensor.shape);
+}
+
 std::string device_text(DLDevice device) {
-  const char* name = device.device_type == kDLCPU    ? "cpu"
-                     : device.device_type == kDLCUDA ? "cuda"
-                     : device.device_type == kDLROCM ? "rocm"
-                                                     : nullptr;
-  if (device.device_type == kDLCPU) return "cpu";
-  if (name == nullptr) return "DLPack device type " + std::to_string(device.device_type);
-  return std::string(name) + ":" + std::to_string(device.device_id);
+  switch (device.device_type) {
+    case kDLCPU: return "cpu";
+    case kDLCUDA: return "cuda:" + std::to_string(device.device_id);
+    case kDLROCM: return "rocm:" + std::to_string(device.device_id);
+    case kDLExtDev: return "another device";
+    default: return "DLPack device type " + std::to_string(device.device_type);
+  }
+}
+
+// ---- Checks: on every call's path ----------------------------------------------------------------
+
+bool same(DLDevice a, DLDevice b) {
+  return a.device_type == b.device_type && a.device_id == b.device_id;
 }
 
 // Pinned memory is CPU memory, managed memory belongs to the GPU that is asked to use it.
 DLDevice normalised(DLDevice device) {
-  if (device.device_type == kDLCPU || device.device_type == kDLCUDAHost ||
-      device.device_type == kDLROCMHost) {
-    return {kDLCPU, 0};
+  if (device.device_type == kDLCUDA) return device;
+  switch (device.device_type) {
+    case kDLCPU:
+    case kDLCUDAHost:
+    case kDLROCMHost: return {kDLCPU, 0};
+    case kDLCUDAManaged: return {kDLCUDA, device.device_id};
+    default: return device;
   }
-  if (device.device_type == kDLCUDAManaged) return {kDLCUDA, device.device_id};
-  return device;
 }
 
-// While a call is being bound: who fixed what, for the error texts.
-struct Binding {
-  Call& call;
-  const Op& op;
-  std::string_view name;  // the argument being looked at
-  std::array<int, AC4K_MAX_ARGS> dim_source{};
-  int type_source[AC4K_MAX_OUTPUTS] = {};
-  int device_source = -1;
-  int leading_source = -1;
+// What every tensor must be, whatever the op. Gives the number of elements, or -1 after an error.
+int64_t check_view(const Op& op, int index, const DLTensor& tensor, bool strided) {
+  if (tensor.ndim < 0 || tensor.ndim > AC4K_MAX_DIMS) {
+    (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected at most ", AC4K_MAX_DIMS,
+                         " dimensions, got ", tensor.ndim);
+    return -1;
+  }
+  const int64_t size = (tensor.dtype.bits + 7) / 8;
+  int64_t elements = 1, bytes = size;
+  bool contiguous = true, overflow = false, empty = false;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    const int64_t extent = tensor.shape[i];
+    contiguous &= tensor.strides == nullptr || extent == 1 || tensor.strides[i] == elements;
+    empty |= extent == 0;
+    overflow |= __builtin_mul_overflow(bytes, extent, &bytes) || extent < 0;
+    elements = static_cast<int64_t>(static_cast<uint64_t>(elements) *
+                                    static_cast<uint64_t>(extent));
+  }
+  if (empty) return 0;
+  // Sizes of elements are powers of two.
+  const auto misaligned =
+      reinterpret_cast<uintptr_t>(data_of(tensor)) & static_cast<uintptr_t>(size - 1);
+  if (!overflow && tensor.data != nullptr && misaligned == 0 && (strided || contiguous)) [[likely]] {
+    return elements;
+  }
+  if (overflow) {
+    (void)argument_error(AC4K_INVALID_VALUE, op, index,
+                         "expected fewer than 2^63 bytes, got shape ", shape_text(tensor));
+  } else if (tensor.data == nullptr) {
+    (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected data, got a null pointer");
+  } else if (misaligned != 0) {
+    (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected data aligned to ", size,
+                         " bytes, got address modulo ", size, " = ", misaligned);
+  } else {
+    (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected a contiguous tensor, got shape ",
+                         shape_text(tensor), " with strides ",
+                         ac4k::shape_text(tensor.ndim, tensor.strides));
+  }
+  return -1;
+}
 
-  const char* param_name(int index) const {
-    return op.signature.params[static_cast<size_t>(index)].name.c_str();
+// Binds tensors one after another, remembering who fixed what for the error texts. Masks say what
+// is bound, so that nothing has to be cleared first.
+class Binder {
+ public:
+  explicit Binder(Call& call) : call_(call), op_(call.op) {}
+
+  void fix_dim(int symbol, int64_t value, int source) {
+    call_.dims[static_cast<size_t>(symbol)] = value;
+    dim_source_[symbol] = source;
+    bound_dims_ |= 1u << symbol;
   }
 
+  Status tensor(const TensorType& type, const DLTensor& tensor, int source) {
+    AC4K_TRY(check_dtype(type, tensor.dtype, source));
+    AC4K_TRY(check_device(tensor, source));
+    if (check_view(op_, source, tensor, type.strided) < 0) return AC4K_INVALID_VALUE;
+    return check_shape(type, tensor, source);
+  }
+
+ private:
   Status check_dtype(const TensorType& type, DLDataType got, int source) {
+    const uint32_t word = word_of(got);
     if (type.type_variable < 0) {
-      const DLDataType expected = to_dlpack(type.dtype);
-      if (got.code != expected.code || got.bits != expected.bits || got.lanes != 1) {
-        return argument_error(AC4K_INVALID_TYPE, op, name, "expected dtype ",
-                              display_name(type.dtype), ", got ", display_name(got));
-      }
-      return AC4K_OK;
+      if (word == type.dtype_word) [[likely]] return AC4K_OK;
+      return argument_error(AC4K_INVALID_TYPE, op_, source, "expected dtype ",
+                            display_name(type.dtype), ", got ", display_name(got));
     }
-    const auto variable_index = static_cast<size_t>(type.type_variable);
-    const TypeVariable& variable = op.signature.type_variables[variable_index];
-    DType& bound = call.types[variable_index];
-    if (bound != DType::count) {
-      const DLDataType expected = to_dlpack(bound);
-      if (got.code == expected.code && got.bits == expected.bits && got.lanes == 1) return AC4K_OK;
-      return argument_error(AC4K_INVALID_TYPE, op, name, "expected dtype ", display_name(bound),
-                            ", as '", param_name(type_source[variable_index]), "' has, got ",
-                            display_name(got));
+    const auto index = static_cast<size_t>(type.type_variable);
+    if (bound_types_ & (1u << index)) {
+      if (word == call_.type_words[index]) [[likely]] return AC4K_OK;
+      return argument_error(AC4K_INVALID_TYPE, op_, source, "expected dtype ",
+                            display_name(call_.types[index]), ", as '",
+                            name_of(op_, type_source_[index]), "' has, got ", display_name(got));
     }
-    for (const DType allowed : variable.types) {
-      const DLDataType candidate = to_dlpack(allowed);
-      if (got.code == candidate.code && got.bits == candidate.bits && got.lanes == 1) {
-        bound = allowed;
-        type_source[variable_index] = source;
+    const TypeVariable& variable = op_.signature.type_variables[index];
+    const size_t count = variable.words.size();
+    for (size_t i = 0; i < count; ++i) {
+      if (variable.words[i] == word) {
+        call_.types[index] = variable.types[i];
+        call_.type_words[index] = word;
+        type_source_[index] = source;
+        bound_types_ |= 1u << index;
         return AC4K_OK;
       }
     }
-    return argument_error(AC4K_INVALID_TYPE, op, name, "expected dtype ", types_text(variable),
+    return argument_error(AC4K_INVALID_TYPE, op_, source, "expected dtype ", types_text(variable),
                           ", got ", display_name(got));
-  }
-
-  Status check_shape(const TensorType& type, const DLTensor& tensor, int source) {
-    const int fixed = static_cast<int>(type.dims.size());
-    const int leading = tensor.ndim - fixed;
-    if (leading < 0 || (leading > 0 && !type.leading)) {
-      return argument_error(AC4K_INVALID_VALUE, op, name, "expected shape ", dims_text(type),
-                            ", got ", shape_text(tensor.ndim, tensor.shape));
-    }
-    if (type.leading) {
-      if (call.leading_ndim < 0) {
-        call.leading_ndim = leading;
-        call.leading_shape = tensor.shape;
-        leading_source = source;
-      } else {
-        bool same = leading == call.leading_ndim;
-        for (int i = 0; same && i < leading; ++i) same = tensor.shape[i] == call.leading_shape[i];
-        if (!same) {
-          return argument_error(AC4K_INVALID_VALUE, op, name, "expected shape ", dims_text(type),
-                                " with ... = ", shape_text(call.leading_ndim, call.leading_shape),
-                                ", as '", param_name(leading_source), "' has, got ",
-                                shape_text(tensor.ndim, tensor.shape));
-        }
-      }
-    }
-    for (int i = 0; i < fixed; ++i) {
-      AC4K_TRY(check_dim(type, type.dims[static_cast<size_t>(i)], tensor, leading + i, source));
-    }
-    return AC4K_OK;
-  }
-
-  Status check_dim(const TensorType& type, const Dim& dim, const DLTensor& tensor, int axis,
-                   int source) {
-    const int64_t got = tensor.shape[axis];
-    if (dim.symbol < 0) {
-      if (got == dim.multiply) return AC4K_OK;
-      return argument_error(AC4K_INVALID_VALUE, op, name, "expected shape ", dims_text(type),
-                            ", got ", shape_text(tensor.ndim, tensor.shape));
-    }
-    const auto symbol = static_cast<size_t>(dim.symbol);
-    int64_t& bound = call.dims[symbol];
-    if (bound == kUnbound) {
-      if (got % dim.multiply != 0) {
-        return argument_error(AC4K_INVALID_VALUE, op, name, "expected shape ", dims_text(type),
-                              ", got ", shape_text(tensor.ndim, tensor.shape));
-      }
-      bound = got / dim.multiply * dim.divide;
-      dim_source[symbol] = source;
-      return AC4K_OK;
-    }
-    if (bound % dim.divide == 0 && bound / dim.divide * dim.multiply == got) return AC4K_OK;
-    return argument_error(AC4K_INVALID_VALUE, op, name, "expected shape ", dims_text(type), " with ",
-                          op.signature.dim_names[symbol], " = ", bound, ", set by '",
-                          param_name(dim_source[symbol]), "', got ",
-                          shape_text(tensor.ndim, tensor.shape));
-  }
-
-  // What every tensor must be, whatever the op.
-  Status check_view(const DLTensor& tensor, bool strided) {
-    if (tensor.ndim < 0 || tensor.ndim > AC4K_MAX_DIMS) {
-      return argument_error(AC4K_INVALID_VALUE, op, name, "expected at most ", AC4K_MAX_DIMS,
-                            " dimensions, got ", tensor.ndim);
-    }
-    int64_t bytes = (tensor.dtype.bits + 7) / 8;
-    bool empty = false;
-    for (int i = 0; i < tensor.ndim; ++i) empty = empty || tensor.shape[i] == 0;
-    for (int i = 0; i < tensor.ndim && !empty; ++i) {
-      if (tensor.shape[i] < 0 || __builtin_mul_overflow(bytes, tensor.shape[i], &bytes)) {
-        return argument_error(AC4K_INVALID_VALUE, op, name, "expected fewer than 2^63 bytes, got shape ",
-                              shape_text(tensor.ndim, tensor.shape));
-      }
-    }
-    if (empty) return AC4K_OK;
-    if (tensor.data == nullptr) {
-      return argument_error(AC4K_INVALID_VALUE, op, name, "expected data, got a null pointer");
-    }
-    const auto size = static_cast<uintptr_t>((tensor.dtype.bits + 7) / 8);
-    if (reinterpret_cast<uintptr_t>(data_of(tensor)) % size != 0) {
-      return argument_error(AC4K_INVALID_VALUE, op, name, "expected data aligned to ", size,
-                            " bytes, got address modulo ", size, " = ",
-                            reinterpret_cast<uintptr_t>(data_of(tensor)) % size);
-    }
-    if (!strided && !is_contiguous(tensor)) {
-      return argument_error(AC4K_INVALID_VALUE, op, name, "expected a contiguous tensor, got shape ",
-                            shape_text(tensor.ndim, tensor.shape), " with strides ",
-                            shape_text(tensor.ndim, tensor.strides));
-    }
-    return AC4K_OK;
   }
 
   Status check_device(const DLTensor& tensor, int source) {
     const DLDevice device = normalised(tensor.device);
-    if (device_source < 0) {
-      call.device = device;
-      device_source = source;
+    if (device_source_ < 0) {
+      call_.device = device;
+      device_source_ = source;
       return AC4K_OK;
     }
-    if (device.device_type == call.device.device_type && device.device_id == call.device.device_id) {
-      return AC4K_OK;
-    }
-    return argument_error(AC4K_INVALID_VALUE, op, name, "expected a tensor on ",
-                          device_text(call.device), ", as '", param_name(device_source),
+    if (same(device, call_.device)) [[likely]] return AC4K_OK;
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected a tensor on ",
+                          device_text(call_.device), ", as '", name_of(op_, device_source_),
                           "' is, got one on ", device_text(device));
   }
 
-  Status tensor_argument(const Param& param, const DLTensor& tensor, int source) {
-    AC4K_TRY(check_dtype(param.tensor, tensor.dtype, source));
-    AC4K_TRY(check_view(tensor, param.tensor.strided));
-    AC4K_TRY(check_shape(param.tensor, tensor, source));
-    return check_device(tensor, source);
-  }
-
-  Status choice_argument(const Param& param, const char* text, ac4k_arg* result) {
-    for (size_t i = 0; text != nullptr && i < param.choices.size(); ++i) {
-      if (param.choices[i] == text) {
-        result->value.integer = static_cast<int64_t>(i);
-        return AC4K_OK;
+  Status check_shape(const TensorType& type, const DLTensor& tensor, int source) {
+    const Dim* dims = type.dims.data();
+    const int fixed = static_cast<int>(type.dims.size());
+    const int leading = tensor.ndim - fixed;
+    if (leading < 0 || (leading > 0 && !type.leading)) return shape_error(type, tensor, source);
+    if (type.leading) AC4K_TRY(check_leading(type, tensor, leading, source));
+    for (int i = 0; i < fixed; ++i) {
+      const Dim& dim = dims[i];
+      const int64_t got = tensor.shape[leading + i];
+      if (dim.symbol < 0) {
+        if (got != dim.multiply) return shape_error(type, tensor, source);
+      } else if (bound_dims_ & (1u << dim.symbol)) {
+        const int64_t bound = call_.dims[static_cast<size_t>(dim.symbol)];
+        const bool fits = dim.is_plain() ? bound == got
+                                         : bound % dim.divide == 0 &&
+                                               bound / dim.divide * dim.multiply == got;
+        if (!fits) return dim_error(type, dim, tensor, source);
+      } else if (dim.is_plain()) {
+        fix_dim(dim.symbol, got, source);
+      } else {
+        if (got % dim.multiply != 0) return shape_error(type, tensor, source);
+        fix_dim(dim.symbol, got / dim.multiply * dim.divide, source);
       }
     }
-    std::string choices;
-    for (const auto& choice : param.choices) choices += (choices.empty() ? "" : ", ") + choice;
-    return argument_error(AC4K_INVALID_VALUE, op, name, "expected one of ", choices, ", got '",
-                          text ? text : "", "'");
+    return AC4K_OK;
   }
+
+  Status check_leading(const TensorType& type, const DLTensor& tensor, int leading, int source) {
+    if (call_.leading_ndim < 0) {
+      call_.leading_ndim = leading;
+      call_.leading_shape = tensor.shape;
+      leading_source_ = source;
+      return AC4K_OK;
+    }
+    bool fits = leading == call_.leading_ndim;
+    for (int i = 0; fits && i < leading; ++i) fits = tensor.shape[i] == call_.leading_shape[i];
+    if (fits) [[likely]] return AC4K_OK;
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(type),
+                          " with ... = ", ac4k::shape_text(call_.leading_ndim, call_.leading_shape),
+                          ", as '", name_of(op_, leading_source_), "' has, got ",
+                          shape_text(tensor));
+  }
+
+  Status shape_error(const TensorType& type, const DLTensor& tensor, int source) const {
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(type),
+                          ", got ", shape_text(tensor));
+  }
+
+  Status dim_error(const TensorType& type, const Dim& dim, const DLTensor& tensor,
+                   int source) const {
+    const auto symbol = static_cast<size_t>(dim.symbol);
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(type),
+                          " with ", op_.signature.dim_names[symbol], " = ", call_.dims[symbol],
+                          ", set by '", name_of(op_, dim_source_[symbol]), "', got ",
+                          shape_text(tensor));
+  }
+
+  Call& call_;
+  const Op& op_;
+  uint32_t bound_dims_ = 0, bound_types_ = 0;
+  int device_source_ = -1, leading_source_ = -1;
+  int dim_source_[AC4K_MAX_ARGS], type_source_[AC4K_MAX_OUTPUTS];  // valid where the masks say so
 };
 
-void set_default(const Param& param, ac4k_arg* arg) {
-  switch (param.kind) {
-    case ParamKind::tensor: arg->kind = AC4K_ARG_NONE; break;
-    case ParamKind::real:
-      arg->kind = AC4K_ARG_FLOAT;
-      arg->value.real = param.default_real;
-      break;
-    case ParamKind::integer:
-    case ParamKind::boolean:
-    case ParamKind::choice:
-      arg->kind = AC4K_ARG_INT;
-      arg->value.integer = param.default_integer;
-      break;
+// Puts the index of the choice that `text` names into `arg`.
+Status bind_choice(const Op& op, int index, const Param& param, const char* text, ac4k_arg* arg) {
+  const size_t count = param.choices.size();
+  for (size_t i = 0; text != nullptr && i < count; ++i) {
+    // Bindings hand over the very string of ac4k_op_choice, mostly.
+    if (param.choices[i].c_str() == text || param.choices[i] == text) {
+      *arg = {AC4K_ARG_INT, {.integer = static_cast<int64_t>(i)}};
+      return AC4K_OK;
+    }
   }
+  std::string choices;
+  for (const auto& choice : param.choices) choices += (choices.empty() ? "" : ", ") + choice;
+  return argument_error(AC4K_INVALID_VALUE, op, index, "expected one of ", choices, ", got '",
+                        text ? text : "", "'");
+}
+
+Status bind_default(const Op& op, int index, const Param& param, ac4k_arg* arg) {
+  if (!param.has_default) return argument_error(AC4K_INVALID_TYPE, op, index, "missing");
+  if (param.kind == ParamKind::tensor) {
+    arg->kind = AC4K_ARG_NONE;
+  } else if (param.kind == ParamKind::real) {
+    *arg = {AC4K_ARG_FLOAT, {.real = param.default_real}};
+  } else {
+    *arg = {AC4K_ARG_INT, {.integer = param.default_integer}};
+  }
+  return AC4K_OK;
+}
+
+// Checks the kind of one given argument; a choice becomes its index, an int a float where need be.
+Status bind_kind(const Op& op, int index, const Param& param, ac4k_arg* arg) {
+  switch (param.kind) {
+    case ParamKind::tensor:
+      if (arg->kind == AC4K_ARG_TENSOR && arg->value.tensor != nullptr) return AC4K_OK;
+      break;
+    case ParamKind::choice:
+      if (arg->kind != AC4K_ARG_STRING) break;
+      return bind_choice(op, index, param, arg->value.string, arg);
+    case ParamKind::integer:
+      if (arg->kind == AC4K_ARG_INT) return AC4K_OK;
+      break;
+    case ParamKind::boolean:
+      if (arg->kind == AC4K_ARG_BOOL) return AC4K_OK;
+      break;
+    case ParamKind::real:
+      if (arg->kind == AC4K_ARG_FLOAT) return AC4K_OK;
+      if (arg->kind != AC4K_ARG_INT) break;
+      *arg = {AC4K_ARG_FLOAT, {.real = static_cast<double>(arg->value.integer)}};
+      return AC4K_OK;
+  }
+  const auto kind = static_cast<size_t>(arg->kind);
+  return argument_error(AC4K_INVALID_TYPE, op, index, "expected ", expected_kind(param.kind),
+                        ", got ", kind < std::size(kKindNames) ? kKindNames[kind] : "nothing known");
 }
 
 // The bytes a non-empty view touches, as [first, last).
@@ -263,158 +317,151 @@ Extent extent_of(const DLTensor& tensor) {
   return {first, last};
 }
 
+bool overlap(const Extent& written, const DLTensor& other) {
+  if (num_elements(other) == 0) return false;
+  const Extent read = extent_of(other);
+  return read.first < written.last && written.first < read.last;
+}
+
+// An output may share memory with nothing, but for an elementwise op's own input, exactly.
+Status check_overlap(const Call& call, const DLTensor& out, const DLTensor* const* outputs,
+                     size_t index) {
+  const Op& op = call.op;
+  const Extent written = extent_of(out);
+  for (size_t p = 0; p < op.signature.params.size(); ++p) {
+    if (call.args[p].kind != AC4K_ARG_TENSOR) continue;
+    const DLTensor& input = *call.args[p].value.tensor;
+    if (!overlap(written, input)) continue;
+    const bool in_place = op.decl.elementwise && data_of(input) == data_of(out) &&
+                          num_elements(input) == num_elements(out) && is_contiguous(input);
+    if (!in_place) {
+      return argument_error(AC4K_INVALID_VALUE, op, kOutput, "expected memory apart from '",
+                            op.signature.params[p].name, "', got memory that overlaps it");
+    }
+  }
+  for (size_t j = 0; j < index; ++j) {
+    if (overlap(written, *outputs[j])) {
+      return argument_error(AC4K_INVALID_VALUE, op, kOutput,
+                            "expected outputs that do not overlap");
+    }
+  }
+  return AC4K_OK;
+}
+
 }  // namespace
 
 Status bind(const Op& op, const ac4k_arg* args, size_t num_args, Call* call) {
-  const auto& params = op.signature.params;
-  if (num_args > params.size()) {
-    return fail(AC4K_INVALID_TYPE, op.signature.name, ": expected at most ", params.size(),
+  const Param* params = op.signature.params.data();
+  const size_t num_params = op.signature.params.size();
+  if (num_args > num_params) {
+    return fail(AC4K_INVALID_TYPE, op.signature.name, ": expected at most ", num_params,
                 " arguments, got ", num_args);
   }
-  call->dims.fill(kUnbound);
-  call->types.fill(DType::count);
-  Binding binding{*call, op, {}};
-
-  // Scalars first: an int may fix a dim that tensors are then checked against.
-  bool has_scalars = false;
-  for (size_t i = 0; i < params.size(); ++i) {
-    const Param& param = params[i];
+  Binder binder(*call);
+  for (size_t i = 0; i < num_params; ++i) {
     ac4k_arg& bound = call->args[i];
-    if (i >= num_args || (args[i].kind == AC4K_ARG_NONE && param.has_default)) {
-      if (!param.has_default) {
-        return argument_error(AC4K_INVALID_TYPE, op, param.name, "missing");
-      }
-      set_default(param, &bound);
-      continue;
-    }
-    bound = args[i];
-    if (param.kind == ParamKind::tensor) {
-      if (bound.kind == AC4K_ARG_TENSOR && bound.value.tensor != nullptr) continue;
+    const auto index = static_cast<int>(i);
+    if (i >= num_args || (args[i].kind == AC4K_ARG_NONE && params[i].has_default)) {
+      AC4K_TRY(bind_default(op, index, params[i], &bound));
     } else {
-      has_scalars = true;
-      binding.name = param.name;
-      if (param.kind == ParamKind::choice && bound.kind == AC4K_ARG_STRING) {
-        AC4K_TRY(binding.choice_argument(param, bound.value.string, &bound));
-        continue;
-      }
-      if (param.kind == ParamKind::integer && bound.kind == AC4K_ARG_INT) continue;
-      if (param.kind == ParamKind::boolean && bound.kind == AC4K_ARG_BOOL) continue;
-      if (param.kind == ParamKind::real && bound.kind == AC4K_ARG_FLOAT) continue;
-      if (param.kind == ParamKind::real && bound.kind == AC4K_ARG_INT) {
-        bound = {AC4K_ARG_FLOAT, {.real = static_cast<double>(bound.value.integer)}};
-        continue;
-      }
+      bound = args[i];
+      AC4K_TRY(bind_kind(op, index, params[i], &bound));
     }
-    const auto kind = static_cast<size_t>(bound.kind);
-    return argument_error(AC4K_INVALID_TYPE, op, param.name, "expected ", expected_kind(param.kind),
-                          ", got ", kind < 6 ? kKindNames[kind] : "an unknown kind");
   }
-  for (size_t i = 0; has_scalars && i < params.size(); ++i) {
-    if (params[i].dim_symbol < 0) continue;
-    const int64_t value = call->args[i].value.integer;
-    if (value < 0) {
-      return argument_error(AC4K_INVALID_VALUE, op, params[i].name, "expected at least 0, got ",
-                            value);
+  // Ints before tensors: one may fix a dim that tensors are then checked against.
+  if (op.signature.ints_fix_dims) {
+    for (size_t i = 0; i < num_params; ++i) {
+      if (params[i].dim_symbol < 0) continue;
+      const int64_t value = call->args[i].value.integer;
+      if (value < 0) {
+        return argument_error(AC4K_INVALID_VALUE, op, static_cast<int>(i),
+                              "expected at least 0, got ", value);
+      }
+      binder.fix_dim(params[i].dim_symbol, value, static_cast<int>(i));
     }
-    call->dims[static_cast<size_t>(params[i].dim_symbol)] = value;
-    binding.dim_source[static_cast<size_t>(params[i].dim_symbol)] = static_cast<int>(i);
   }
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (params[i].kind != ParamKind::tensor || call->args[i].kind == AC4K_ARG_NONE) continue;
-    binding.name = params[i].name;
-    AC4K_TRY(binding.tensor_argument(params[i], *call->args[i].value.tensor, static_cast<int>(i)));
+  for (size_t i = 0; i < num_params; ++i) {
+    if (call->args[i].kind != AC4K_ARG_TENSOR) continue;
+    AC4K_TRY(binder.tensor(params[i].tensor, *call->args[i].value.tensor, static_cast<int>(i)));
   }
   return op.decl.check ? op.decl.check(*call) : AC4K_OK;
 }
 
 Status output_spec(const Call& call, size_t index, ac4k_tensor_spec* spec) {
   const TensorType& type = call.op.signature.outputs[index];
-  const DType dtype = type.type_variable < 0 ? type.dtype : call.type(type.type_variable);
   spec->device = call.device;
-  spec->dtype = to_dlpack(dtype);
+  spec->dtype = std::bit_cast<DLDataType>(
+      type.type_variable < 0 ? type.dtype_word
+                             : call.type_words[static_cast<size_t>(type.type_variable)]);
   int ndim = 0;
-  if (type.leading) {
-    for (; ndim < call.leading_ndim; ++ndim) spec->shape[ndim] = call.leading_shape[ndim];
-  }
-  int64_t bytes = size_of(dtype);
-  for (const Dim& dim : type.dims) {
+  bool empty = false, overflow = false;
+  int64_t bytes = spec->dtype.bits / 8;
+  const auto append = [&](int64_t extent) {
+    empty |= extent == 0;
+    overflow |= __builtin_mul_overflow(bytes, extent, &bytes);
+    spec->shape[ndim++] = extent;
+  };
+  for (int i = 0; type.leading && i < call.leading_ndim; ++i) append(call.leading_shape[i]);
+  const Dim* dims = type.dims.data();
+  const size_t num_dims = type.dims.size();
+  for (size_t i = 0; i < num_dims; ++i) {
+    const Dim& dim = dims[i];
     const int64_t bound = dim.symbol < 0 ? 1 : call.dim(dim.symbol);
-    if (bound % dim.divide != 0) {
-      return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": expected a whole ", dim.text, ", got ",
-                  call.op.signature.dim_names[static_cast<size_t>(dim.symbol)], " = ", bound);
+    if (dim.is_plain()) {
+      append(bound);
+      continue;
     }
-    spec->shape[ndim++] = bound / dim.divide * dim.multiply;
+    if (bound % dim.divide != 0) {
+      return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": expected a whole ", dim.text,
+                  ", got ", call.op.signature.dim_names[static_cast<size_t>(dim.symbol)], " = ",
+                  bound);
+    }
+    append(bound / dim.divide * dim.multiply);
   }
   spec->ndim = ndim;
-  bool empty = false;
-  for (int i = 0; i < ndim; ++i) empty = empty || spec->shape[i] == 0;
-  for (int i = 0; i < ndim && !empty; ++i) {
-    if (__builtin_mul_overflow(bytes, spec->shape[i], &bytes)) {
-      return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": the output would have shape ",
-                  shape_text(ndim, spec->shape), ", which passes 2^63 bytes");
-    }
+  if (overflow && !empty) {
+    return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": the output would have shape ",
+                ac4k::shape_text(ndim, spec->shape), ", which passes 2^63 bytes");
   }
   return AC4K_OK;
 }
 
 Status bind_outputs(const DLTensor* const* outputs, size_t num_outputs, Call* call) {
   const Op& op = call->op;
-  const auto& types = op.signature.outputs;
-  if (num_outputs != types.size()) {
-    return fail(AC4K_INVALID_TYPE, op.signature.name, ": expected ", types.size(), " outputs, got ",
-                num_outputs);
+  if (num_outputs != op.signature.outputs.size()) {
+    return fail(AC4K_INVALID_TYPE, op.signature.name, ": expected ", op.signature.outputs.size(),
+                " outputs, got ", num_outputs);
   }
-  Binding binding{*call, op, {}};
+  call->outputs = outputs;
+  call->empty = true;
   for (size_t i = 0; i < num_outputs; ++i) {
-    binding.name = "out";
     if (outputs[i] == nullptr) {
-      return argument_error(AC4K_INVALID_TYPE, op, "out", "expected a tensor, got none");
+      return argument_error(AC4K_INVALID_TYPE, op, kOutput, "expected a tensor, got None");
     }
     const DLTensor& out = *outputs[i];
     ac4k_tensor_spec spec;
     AC4K_TRY(output_spec(*call, i, &spec));
-    if (std::memcmp(&out.dtype, &spec.dtype, sizeof(DLDataType)) != 0) {
-      return argument_error(AC4K_INVALID_TYPE, op, "out", "expected dtype ",
+    if (word_of(out.dtype) != word_of(spec.dtype)) {
+      return argument_error(AC4K_INVALID_TYPE, op, kOutput, "expected dtype ",
                             display_name(spec.dtype), ", got ", display_name(out.dtype));
     }
-    AC4K_TRY(binding.check_view(out, /*strided=*/false));
     bool same_shape = out.ndim == spec.ndim;
-    for (int d = 0; same_shape && d < out.ndim; ++d) same_shape = out.shape[d] == spec.shape[d];
+    for (int d = 0; same_shape && d < spec.ndim; ++d) same_shape = out.shape[d] == spec.shape[d];
     if (!same_shape) {
-      return argument_error(AC4K_INVALID_VALUE, op, "out", "expected shape ",
-                            shape_text(spec.ndim, spec.shape), ", got ",
-                            shape_text(out.ndim, out.shape));
+      return argument_error(AC4K_INVALID_VALUE, op, kOutput, "expected shape ",
+                            ac4k::shape_text(spec.ndim, spec.shape), ", got ", shape_text(out));
     }
     const DLDevice device = normalised(out.device);
-    if (device.device_type != spec.device.device_type || device.device_id != spec.device.device_id) {
-      return argument_error(AC4K_INVALID_VALUE, op, "out", "expected a tensor on ",
+    if (!same(device, spec.device)) {
+      return argument_error(AC4K_INVALID_VALUE, op, kOutput, "expected a tensor on ",
                             device_text(spec.device), ", got one on ", device_text(device));
     }
-    if (num_elements(out) == 0) continue;
-    const Extent written = extent_of(out);
-    const auto overlaps = [&](const DLTensor& other) {
-      if (num_elements(other) == 0) return false;
-      const Extent read = extent_of(other);
-      return read.first < written.last && written.first < read.last;
-    };
-    for (size_t p = 0; p < op.signature.params.size(); ++p) {
-      if (call->args[p].kind != AC4K_ARG_TENSOR) continue;
-      const DLTensor& input = *call->args[p].value.tensor;
-      if (!overlaps(input)) continue;
-      const bool same = op.decl.elementwise && data_of(input) == data_of(out) &&
-                        num_elements(input) == num_elements(out) && is_contiguous(input);
-      if (!same) {
-        return argument_error(AC4K_INVALID_VALUE, op, "out", "expected memory apart from '",
-                              op.signature.params[p].name, "', got memory that overlaps it");
-      }
-    }
-    for (size_t j = 0; j < i; ++j) {
-      if (overlaps(*outputs[j])) {
-        return argument_error(AC4K_INVALID_VALUE, op, "out", "expected outputs that do not overlap");
-      }
-    }
+    const int64_t elements = check_view(op, kOutput, out, /*strided=*/false);
+    if (elements < 0) return AC4K_INVALID_VALUE;
+    if (elements == 0) continue;
+    call->empty = false;
+    AC4K_TRY(check_overlap(*call, out, outputs, i));
   }
-  call->outputs = outputs;
   return AC4K_OK;
 }
 

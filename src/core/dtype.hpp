@@ -1,6 +1,7 @@
 // The element types AC4K knows, by the short names signatures use.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,8 @@ std::string display_name(DLDataType type);
 const char* display_name(DType type);
 
 DLDataType to_dlpack(DType type);
+// A DLPack type as one word, to compare by.
+inline uint32_t word_of(DLDataType type) { return std::bit_cast<uint32_t>(type); }
 std::optional<DType> from_dlpack(DLDataType type);
 std::optional<DType> parse_dtype(std::string_view name);
 

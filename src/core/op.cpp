@@ -22,12 +22,6 @@ RegisterOp::RegisterOp(const OpDecl& declaration) {
 
 const std::vector<const Op*>& op_table() { return registry(); }
 
-int64_t num_elements(const DLTensor& tensor) {
-  int64_t count = 1;
-  for (int i = 0; i < tensor.ndim; ++i) count *= tensor.shape[i];
-  return count;
-}
-
 bool is_contiguous(const DLTensor& tensor) {
   if (tensor.strides == nullptr) return true;
   int64_t expected = 1;
@@ -85,6 +79,11 @@ ac4k_param ac4k_op_param(const ac4k_op* op, size_t index) {
   const ac4k::Param& param = op->signature.params[index];
   return {param.name.c_str(), kKinds[static_cast<size_t>(param.kind)], param.keyword_only,
           param.has_default};
+}
+
+const char* ac4k_op_choice(const ac4k_op* op, size_t param, size_t index) {
+  const auto& choices = op->signature.params[param].choices;
+  return index < choices.size() ? choices[index].c_str() : nullptr;
 }
 
 }  // extern "C"

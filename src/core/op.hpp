@@ -58,9 +58,11 @@ struct Call {
   void* stream;
   std::array<ac4k_arg, AC4K_MAX_ARGS> args;  // defaults filled in; a choice is its index
   const DLTensor* const* outputs = nullptr;  // null while shapes are inferred
+  bool empty = false;                        // no output has an element
   DLDevice device{kDLCPU, 0};
   std::array<int64_t, AC4K_MAX_ARGS> dims;    // by Signature::dim_names
   std::array<DType, AC4K_MAX_OUTPUTS> types;  // by Signature::type_variables
+  std::array<uint32_t, AC4K_MAX_OUTPUTS> type_words;
   int leading_ndim = -1;                      // what `...` stands for
   const int64_t* leading_shape = nullptr;
 
@@ -77,7 +79,11 @@ struct Call {
 inline void* data_of(const DLTensor& tensor) {
   return static_cast<char*>(tensor.data) + tensor.byte_offset;
 }
-int64_t num_elements(const DLTensor& tensor);
+inline int64_t num_elements(const DLTensor& tensor) {
+  int64_t count = 1;
+  for (int i = 0; i < tensor.ndim; ++i) count *= tensor.shape[i];
+  return count;
+}
 bool is_contiguous(const DLTensor& tensor);
 std::string shape_text(int ndim, const int64_t* shape);
 

@@ -1,5 +1,4 @@
 // ac4k_set and ac4k_get: one table of settings, each owned by the part it steers.
-#include <atomic>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -7,12 +6,11 @@
 #include "core/settings.hpp"
 #include "core/status.hpp"
 #include "cpu/kernels.hpp"
+#include "cuda/driver/launch.hpp"
 #include "cuda/driver/settings.hpp"
 
 namespace ac4k {
 namespace {
-
-std::atomic<bool> dependent_launch_enabled = false;
 
 Status set_num_threads(std::string_view text) {
   const std::string copy(text);
@@ -28,7 +26,7 @@ Status set_dependent_launch(std::string_view text) {
   if (text != "on" && text != "off") {
     return fail(AC4K_INVALID_VALUE, "dependent_launch: expected on or off, got '", text, "'");
   }
-  dependent_launch_enabled.store(text == "on", std::memory_order_relaxed);
+  cuda::set_dependent_launch(text == "on");
   return AC4K_OK;
 }
 
@@ -42,7 +40,7 @@ constexpr Setting kSettings[] = {
     {"cpu_isa", cpu::set_isa, [] { return std::string(cpu::name_of(cpu::active_isa())); }},
     {"num_threads", set_num_threads, [] { return std::to_string(cpu::num_threads()); }},
     {"dependent_launch", set_dependent_launch,
-     [] { return std::string(dependent_launch() ? "on" : "off"); }},
+     [] { return std::string(cuda::dependent_launch() ? "on" : "off"); }},
     {"jit", cuda::set_jit_mode, [] { return std::string(cuda::jit_mode()); }},
     {"cache_dir", cuda::set_cache_dir, [] { return std::string(cuda::cache_dir()); }},
     {"nvrtc_path", cuda::set_nvrtc_path, [] { return std::string(cuda::nvrtc_path()); }},
@@ -66,8 +64,6 @@ const bool kEnvironmentRead = [] {
 }();
 
 }  // namespace
-
-bool dependent_launch() { return dependent_launch_enabled.load(std::memory_order_relaxed); }
 
 void report_bad_environment(Status status) {
   if (status != AC4K_OK) std::fprintf(stderr, "ac4k: ignored environment: %s\n", ac4k_last_error());

@@ -1,4 +1,4 @@
-// Settings that steer more than one part of the library, and what the environment may set.
+// What the environment may set, and what happens when it sets nonsense.
 #pragma once
 
 #include <cstdio>
@@ -6,10 +6,6 @@
 #include "core/status.hpp"
 
 namespace ac4k {
-
-// Whether kernels may start before the one in front of them in the stream has ended (programmatic
-// dependent launch). They wait for its results themselves.
-bool dependent_launch();
 
 // A bad value in the environment is named on stderr and otherwise ignored: a library that fails to
 // load helps nobody.

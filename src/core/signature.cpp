@@ -25,6 +25,7 @@ class Parser {
         const auto dtype = parse_dtype(type);
         if (!dtype) return error("a dtype");
         variable.types.push_back(*dtype);
+        variable.words.push_back(word_of(to_dlpack(*dtype)));
       }
       result_.type_variables.push_back(std::move(variable));
     }
@@ -64,6 +65,7 @@ class Parser {
       for (size_t i = 0; i < result_.dim_names.size(); ++i) {
         if (param.kind == ParamKind::integer && param.name == result_.dim_names[i]) {
           param.dim_symbol = static_cast<int>(i);
+          result_.ints_fix_dims = true;
         }
       }
     }
@@ -130,6 +132,7 @@ class Parser {
     AC4K_TRY(identifier(&type->dtype_text));
     if (const auto dtype = parse_dtype(type->dtype_text)) {
       type->dtype = *dtype;
+      type->dtype_word = word_of(to_dlpack(*dtype));
     } else {
       for (size_t i = 0; i < result_.type_variables.size(); ++i) {
         if (type->dtype_text.size() == 1 && type->dtype_text[0] == result_.type_variables[i].name) {

@@ -25,6 +25,8 @@ namespace ac4k {
 
 // One dimension: `symbol * multiply / divide`, or the number `multiply` when symbol < 0.
 struct Dim {
+  bool is_plain() const { return multiply == 1 && divide == 1; }  // a bare symbol: no division
+
   int symbol = -1;
   int64_t multiply = 1;
   int64_t divide = 1;
@@ -34,6 +36,7 @@ struct Dim {
 struct TensorType {
   int type_variable = -1;            // index into Signature::type_variables, or
   DType dtype = DType::f32;          // a fixed type when type_variable < 0
+  uint32_t dtype_word = 0;           // its word_of
   std::string dtype_text;
   bool leading = false;              // starts with `...`
   std::vector<Dim> dims;             // the rest
@@ -59,6 +62,7 @@ struct Param {
 struct TypeVariable {
   char name = 'T';
   std::vector<DType> types;
+  std::vector<uint32_t> words;  // word_of each type
 };
 
 struct Signature {
@@ -67,6 +71,7 @@ struct Signature {
   std::vector<TensorType> outputs;
   std::vector<std::string> dim_names;
   std::vector<TypeVariable> type_variables;
+  bool ints_fix_dims = false;  // some int parameter fixes a dim
 
   // `types`: "T: f32 f64 f16 bf16; S: u8". On failure the text says where.
   static Status parse(std::string_view text, std::string_view types, Signature* result);

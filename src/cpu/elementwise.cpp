@@ -11,9 +11,9 @@ namespace ac4k::cpu {
 namespace {
 
 constexpr int kMaxInputs = 3;
-constexpr int64_t kBlock = 1024;       // elements gathered at a time
-constexpr int64_t kShortRun = 64;      // below, gathering beats calling the kernel per run
-constexpr int64_t kUnit = 64;          // threads start at multiples: 64 bytes or more apart
+constexpr int64_t kBlock = 1024;   // elements gathered at a time
+constexpr int64_t kShortRun = 64;  // below, gathering beats calling the kernel per run
+constexpr int64_t kUnit = 64;      // threads start at multiples: 64 bytes or more apart
 
 // Inputs over a common index space, last dimension fastest.
 struct Space {
@@ -27,8 +27,7 @@ struct Space {
 };
 
 // Drops dimensions of one and merges neighbours that every input walks as one.
-void merge_dims(Space& space, int ndim, const int64_t* shape,
-                const int64_t* const* strides) {
+void merge_dims(Space& space, int ndim, const int64_t* shape, const int64_t* const* strides) {
   for (int d = 0; d < ndim; ++d) {
     space.count *= shape[d];
     if (shape[d] == 1) continue;
@@ -100,7 +99,8 @@ void gather(const Space& space, int input, Cursor& cursor, int64_t n, Word* to) 
   const int64_t stride = space.strides[input][space.ndim - 1];
   while (n > 0) {
     const int64_t run = std::min(n, cursor.run(space));
-    gather_run(space.data[input] + cursor.offset * static_cast<int64_t>(sizeof(Word)), stride, run, to);
+    gather_run(space.data[input] + cursor.offset * static_cast<int64_t>(sizeof(Word)), stride, run,
+               to);
     cursor.advance(space, input, run);
     to += run;
     n -= run;
@@ -193,7 +193,7 @@ Status mul_add(DType type, const View& a, const View& b, const View& c, void* ou
   if (space.count == 0) return AC4K_OK;
   const MulAddRun run = kernels().elementwise->mul_add[element];
   const int64_t size = element_bytes(element);
-  constexpr double kElementsPerThread = 32 * 1024;
+  constexpr double kElementsPerThread = 16 * 1024;
   for_each_run(space, element, kElementsPerThread,
                [&](const void* const* inputs, int64_t first, int64_t n) {
                  run(inputs[0], inputs[1], inputs[2], static_cast<char*>(out) + first * size, n);

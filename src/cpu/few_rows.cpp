@@ -12,11 +12,11 @@
 namespace ac4k::cpu {
 namespace {
 
-constexpr int64_t kColumns = 1024;    // sums of 4 rows in f32: 16 KiB
-constexpr int64_t kColumnUnit = 64;   // so that threads do not share cache lines
-constexpr int64_t kRowDepth = 512;    // of interleaved A
-constexpr int64_t kDotDepth = 2048;   // of A's rows, and the length of one dot product
-constexpr double kBytesPerThread = 128 * 1024;
+constexpr int64_t kColumns = 1024;   // sums of 4 rows in f32: 16 KiB
+constexpr int64_t kColumnUnit = 64;  // so that threads do not share cache lines
+constexpr int64_t kRowDepth = 512;   // of interleaved A
+constexpr int64_t kDotDepth = 2048;  // of A's rows, and the length of one dot product
+constexpr double kBytesPerThread = 256 * 1024;
 constexpr int kScratchBytes = 64;
 
 struct Scratch {
@@ -28,8 +28,8 @@ const char* at(const void* base, int64_t elements, int64_t bytes) {
   return static_cast<const char*>(base) + elements * bytes;
 }
 
-void accumulate(const FewRowsProblem& p, const FewRowsKernels& kernel, int64_t first,
-                int64_t count, Scratch& scratch) {
+void accumulate(const FewRowsProblem& p, const FewRowsKernels& kernel, int64_t first, int64_t count,
+                Scratch& scratch) {
   const int64_t size = element_bytes(p.element);
   const bool by_rows = p.b_col_stride == 1;
   const int64_t step = by_rows ? kRowDepth : kDotDepth;

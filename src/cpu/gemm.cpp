@@ -15,16 +15,15 @@
 namespace ac4k::cpu {
 namespace {
 
-constexpr double kFlopsPerThread = 1 << 20;  // below, waking a thread costs more than it brings
-constexpr int64_t kScratchBytes = 64;         // packing may write this much past a panel
-constexpr int kMaxMicroBytes = 4096;          // one register tile of accumulators
+constexpr int64_t kScratchBytes = 64;  // packing may write this much past a panel
+constexpr int kMaxMicroBytes = 4096;   // one register tile of accumulators
 
 int64_t divide_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 int64_t round_up(int64_t value, int64_t unit) { return divide_up(value, unit) * unit; }
 
 struct Tiling {
-  int64_t rows, cols;      // of a tile
-  int64_t down, across;    // tiles
+  int64_t rows, cols;    // of a tile
+  int64_t down, across;  // tiles
 };
 
 // The tiling with the least time on the busiest thread: multiply-adds plus packing.
@@ -57,8 +56,8 @@ Tiling choose_tiling(int64_t M, int64_t N, int threads, const GemmKernels& kerne
 struct Problem {
   const GemmArgs& args;
   const GemmKernels& kernel;
-  int64_t element;   // bytes of an element
-  int64_t depth;     // K of a block
+  int64_t element;  // bytes of an element
+  int64_t depth;    // K of a block
   Tiling tiling;
   // Places in a thread's workspace: packed A at 0, packed B, sums of a tile.
   int64_t b_at, sums_at, workspace_bytes;
@@ -90,7 +89,8 @@ char* at(void* base, int64_t elements, int64_t bytes) {
 void copy_rows(const void* from, int64_t from_stride, void* to, int64_t to_stride, int64_t rows,
                int64_t row_bytes) {
   for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(static_cast<char*>(to) + i * to_stride, static_cast<const char*>(from) + i * from_stride,
+    std::memcpy(static_cast<char*>(to) + i * to_stride,
+                static_cast<const char*>(from) + i * from_stride,
                 static_cast<std::size_t>(row_bytes));
   }
 }
@@ -167,8 +167,8 @@ void multiply_tile(const Problem& p, int64_t row0, int64_t col0, char* work) {
           const char* a = packed_a + panel * kernel.mr * panel_depth;
           char* c = at(args.c, (row0 + i0 + i) * args.c_row_stride + col0 + j, p.element);
           if (kernel.narrow_output) {
-            char* tile_sums = at(static_cast<void*>(sums), (i0 + i) * p.tiling.cols + j,
-                                 kernel.acc_bytes);
+            char* tile_sums =
+                at(static_cast<void*>(sums), (i0 + i) * p.tiling.cols + j, kernel.acc_bytes);
             multiply_narrow(p, pass, rows, cols, a, b, c, tile_sums);
           } else {
             multiply_direct(p, pass, rows, cols, a, b, c);
@@ -181,9 +181,9 @@ void multiply_tile(const Problem& p, int64_t row0, int64_t col0, char* work) {
 
 Status packed_gemm(const GemmArgs& args, Element element) {
   const GemmKernels& kernel = *kernels().gemm[element];
-  const double flops = 2.0 * static_cast<double>(args.M) * static_cast<double>(args.N) *
-                       static_cast<double>(args.K);
-  const int threads = threads_for(flops, kFlopsPerThread);
+  const double work =
+      static_cast<double>(args.M) * static_cast<double>(args.N) * static_cast<double>(args.K);
+  const int threads = threads_for(work, kernel.grain);
   const Problem p = plan(args, kernel, element_bytes(element), threads);
   const int64_t tiles = p.tiling.down * p.tiling.across;
   const int used = static_cast<int>(std::min<int64_t>(threads, tiles));

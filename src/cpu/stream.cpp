@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cpu/kernels.hpp"
 #include "cpu/common/table.hpp"
+#include "cpu/kernels.hpp"
 #include "cpu/threads.hpp"
 #include "cpu/workspace.hpp"
 

@@ -31,7 +31,7 @@ Status run_cuda(const Call& call) {
   const int64_t num_elements = ac4k::num_elements(out);
   if (is_contiguous(a) && is_contiguous(b) && is_contiguous(c) && all_aligned(a, b, c, out)) {
     const MulAddParams params{data_of(out), data_of(a), data_of(b), data_of(c), num_elements};
-    const int64_t tile = kMulAddThreads * kMulAddVectors * (kVectorBytes / size_of(call.type()));
+    const int64_t tile = kMulAddThreads * (kVectorBytes / size_of(call.type()));
     return launch_1d(vectors[type], call, ceil_div(num_elements, tile), kMulAddThreads,
                      params);
   }

@@ -5,7 +5,6 @@
 #include <array>
 
 #include "core/op.hpp"
-#include "core/settings.hpp"
 #include "core/strided.hpp"
 #include "cpu/kernels.hpp"
 #include "cuda/common/strided.h"
@@ -51,7 +50,7 @@ Status launch_1d(cuda::Kernel& kernel, const Call& call, int64_t blocks, cuda::D
   }
   const cuda::LaunchConfig config{.grid = {static_cast<uint32_t>(blocks), 1, 1},
                                   .block = block,
-                                  .dependent = dependent_launch()};
+                                  .dependent = cuda::dependent_launch()};
   return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
 }
 template <typename Params>

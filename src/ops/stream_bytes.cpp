@@ -27,7 +27,7 @@ Status run_cuda(const Call& call) {
   const int64_t reads = params.read_bytes / params.write_bytes;
   if (reads >= 1 && reads <= kStreamMaxReads && reads * params.write_bytes == params.read_bytes &&
       params.write_bytes % kVectorBytes == 0 && all_aligned(src, out)) {
-    const int64_t tile = kStreamThreads * kStreamVectors[reads - 1] * kVectorBytes;
+    const int64_t tile = kStreamThreads * kVectorBytes;
     return launch_1d(by_reads[reads - 1], call, ceil_div(params.write_bytes, tile), kStreamThreads,
                      params);
   }

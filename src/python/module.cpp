@@ -135,7 +135,8 @@ PyObject* kernel_launch(PyObject*, PyObject* args) {
 // describe(tensor) -> (pointer, shape, device type, device id, stream)
 PyObject* describe(PyObject*, PyObject* object) {
   TensorView view;
-  switch (view.read(object)) {
+  bool torch_seen = false;
+  switch (view.read(object, &torch_seen)) {
     case TensorView::Result::error: return nullptr;
     case TensorView::Result::use_torch_op:
       PyErr_SetString(PyExc_TypeError, "expected a tensor with plain memory");

@@ -1,5 +1,6 @@
 #include "python/op_call.hpp"
 
+#include <algorithm>
 #include <new>
 #include <vector>
 
@@ -11,12 +12,17 @@ namespace {
 // Below this many elements a CPU op is quicker than letting go of the GIL is worth.
 constexpr int64_t kReleaseGilElements = 16384;
 
-constexpr const char* kCapsuleName = "ac4k.op";
+struct Choice {
+  PyObject* name;  // interned
+  const char* text;
+};
 
 struct OpBinding {
   const ac4k_op* op;
   std::vector<ac4k_param> params;
+  std::vector<std::vector<Choice>> choices;  // by parameter
   std::vector<PyObject*> names;  // interned, `out` last
+  std::vector<uint8_t> tensor_params, scalar_params;
   size_t num_outputs;
   PyMethodDef method;
 
@@ -24,7 +30,14 @@ struct OpBinding {
   size_t out_slot() const { return params.size(); }
 };
 
-using Slots = PyObject* [AC4K_MAX_ARGS + 1];
+// The `self` of an op's function: plain memory, since a capsule checks its name on every call.
+struct OpObject {
+  PyObject_HEAD
+  OpBinding* binding;
+};
+
+// One object per parameter and one for `out`, null where nothing was given.
+using Slots = PyObject* const*;
 
 bool place_keyword(const OpBinding& binding, PyObject* name, PyObject* value, PyObject** slots) {
   const size_t count = binding.num_slots();
@@ -47,8 +60,9 @@ bool place_keyword(const OpBinding& binding, PyObject* name, PyObject* value, Py
   return true;
 }
 
-bool place_arguments(const OpBinding& binding, PyObject* const* args, Py_ssize_t num_args,
-                     PyObject* keywords, PyObject** slots) {
+[[gnu::noinline]] bool place_arguments(const OpBinding& binding, PyObject* const* args,
+                                       Py_ssize_t num_args, PyObject* keywords, PyObject** slots) {
+  std::fill_n(slots, binding.num_slots(), nullptr);
   if (static_cast<size_t>(num_args) > binding.num_slots()) {
     PyErr_Format(PyExc_TypeError, "%s: expected at most %zu arguments, got %zd",
                  ac4k_op_name(binding.op), binding.num_slots(), num_args);
@@ -133,6 +147,12 @@ bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_
       return true;
     }
     default: {
+      for (const Choice& choice : binding.choices[index]) {
+        if (choice.name == object) [[likely]] {
+          *arg = {AC4K_ARG_STRING, {.string = choice.text}};
+          return true;
+        }
+      }
       if (!PyUnicode_Check(object)) break;
       const char* text = PyUnicode_AsUTF8AndSize(object, nullptr);
       if (text == nullptr) {
@@ -150,7 +170,7 @@ bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_
 }
 
 // ac4k._torch_door.route(op name, parameters, out): the dispatcher's way.
-PyObject* call_torch_op(const OpBinding& binding, PyObject** slots) {
+[[gnu::noinline]] PyObject* call_torch_op(const OpBinding& binding, Slots slots) {
   Ref door(PyImport_ImportModule("ac4k._torch_door"));
   Ref route(door ? PyObject_GetAttrString(door.get(), "route") : nullptr);
   Ref params(PyTuple_New(static_cast<Py_ssize_t>(binding.params.size())));
@@ -183,24 +203,23 @@ void* stream_of(const TensorView& view) {
   return stream;
 }
 
+bool is_large(const DLTensor& tensor) {
+  int64_t count = 1;
+  for (int d = 0; d < tensor.ndim; ++d) {
+    if (tensor.shape[d] == 0) return false;
+    count *= tensor.shape[d] < kReleaseGilElements ? tensor.shape[d] : kReleaseGilElements;
+    if (count >= kReleaseGilElements) return true;
+  }
+  return false;
+}
+
 ac4k_status run(const OpBinding& binding, const ac4k_arg* args, const DLTensor* const* outputs,
                 const TensorView* first) {
   const size_t num_params = binding.params.size();
   if (first != nullptr && first->tensor().device.device_type == kDLCUDA) {
     return ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, stream_of(*first));
   }
-  int64_t work = 0;
-  for (size_t i = 0; i < num_params; ++i) {
-    if (args[i].kind != AC4K_ARG_TENSOR) continue;
-    int64_t count = 1;
-    for (int d = 0; d < args[i].value.tensor->ndim; ++d) {
-      count *= args[i].value.tensor->shape[d] < kReleaseGilElements ? args[i].value.tensor->shape[d]
-                                                                    : kReleaseGilElements;
-      if (count > kReleaseGilElements) count = kReleaseGilElements;
-    }
-    work += count;
-  }
-  if (work < kReleaseGilElements) {
+  if (first == nullptr || !is_large(first->tensor())) {
     return ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, nullptr);
   }
   PyThreadState* state = PyEval_SaveThread();
@@ -211,9 +230,10 @@ ac4k_status run(const OpBinding& binding, const ac4k_arg* args, const DLTensor* 
 }
 
 // The outputs a caller gave, as views.
-TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Views& views) {
+TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Views& views,
+                                bool* torch_seen) {
   const auto read_one = [&](PyObject* object, TensorView* view) {
-    const auto result = view->read(object);
+    const auto result = view->read(object, torch_seen);
     if (result == TensorView::Result::ok && view->readonly()) {
       PyErr_Format(PyExc_ValueError, "%s: argument 'out': expected a writable array, got a read-only one",
                    ac4k_op_name(binding.op));
@@ -235,11 +255,11 @@ TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Views& 
   return TensorView::Result::ok;
 }
 
-PyObject* call_into(const OpBinding& binding, const ac4k_arg* args, PyObject** slots,
-                    const TensorView* first) {
+PyObject* call_into(const OpBinding& binding, const ac4k_arg* args, Slots slots,
+                    const TensorView* first, bool torch_seen) {
   Views views(binding.num_outputs);
   PyObject* out = slots[binding.out_slot()];
-  switch (read_outputs(binding, out, views)) {
+  switch (read_outputs(binding, out, views, &torch_seen)) {
     case TensorView::Result::error: return nullptr;
     case TensorView::Result::use_torch_op: return call_torch_op(binding, slots);
     case TensorView::Result::ok: break;
@@ -276,66 +296,84 @@ PyObject* call_allocating(const OpBinding& binding, const ac4k_arg* args, PyObje
   return results.release();
 }
 
-PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keywords) {
-  const auto& binding = *static_cast<OpBinding*>(PyCapsule_GetPointer(self, kCapsuleName));
-  Slots slots = {};
-  if (!place_arguments(binding, args, num_args, keywords, slots)) return nullptr;
+PyObject* missing_argument(const OpBinding& binding, size_t index) {
+  PyErr_Format(PyExc_TypeError, "%s: argument '%s': missing", ac4k_op_name(binding.op),
+               binding.params[index].name);
+  return nullptr;
+}
 
+// No tensor and no `out`: nothing tells where the result should be.
+PyObject* call_without_tensors(const OpBinding& binding, const ac4k_arg* values) {
+  ac4k_tensor_spec specs[AC4K_MAX_OUTPUTS];
+  const ac4k_status status =
+      ac4k_infer(binding.op, values, binding.params.size(), specs, binding.num_outputs);
+  if (status != AC4K_OK) return raise_status(status);
+  return PyErr_Format(PyExc_TypeError, "%s: expected at least one tensor, or out=",
+                      ac4k_op_name(binding.op));
+}
+
+PyObject* call_with(const OpBinding& binding, Slots slots) {
   // Tensors first: whether torch's dispatcher has to see the call is decided by them alone.
   const size_t num_params = binding.params.size();
   Views views(num_params);
   ac4k_arg values[AC4K_MAX_ARGS];
   const TensorView* first = nullptr;
+  bool torch_seen = false;
   PyObject* prototype = nullptr;
-  for (size_t i = 0; i < num_params; ++i) {
-    if (binding.params[i].kind != AC4K_ARG_TENSOR) continue;
+  for (const uint8_t i : binding.tensor_params) {
     PyObject* object = slots[i];
+    values[i].kind = AC4K_ARG_NONE;
     if (object == nullptr || object == Py_None) continue;
-    switch (views[i].read(object)) {
-      case TensorView::Result::error: name_argument(binding, binding.names[i]); return nullptr;
-      case TensorView::Result::use_torch_op: return call_torch_op(binding, slots);
-      case TensorView::Result::ok: break;
+    const auto result = views[i].read(object, &torch_seen);
+    if (result != TensorView::Result::ok) [[unlikely]] {
+      if (result == TensorView::Result::use_torch_op) return call_torch_op(binding, slots);
+      name_argument(binding, binding.names[i]);
+      return nullptr;
     }
+    values[i] = {AC4K_ARG_TENSOR, {.tensor = &views[i].tensor()}};
     if (first == nullptr) {
       first = &views[i];
       prototype = object;
     }
   }
-  for (size_t i = 0; i < num_params; ++i) {
+  for (const uint8_t i : binding.tensor_params) {
+    if (slots[i] == nullptr && !binding.params[i].has_default) return missing_argument(binding, i);
+  }
+  for (const uint8_t i : binding.scalar_params) {
     PyObject* object = slots[i];
-    if (object == nullptr || (object == Py_None && binding.params[i].has_default)) {
-      if (!binding.params[i].has_default) {
-        PyErr_Format(PyExc_TypeError, "%s: argument '%s': missing", ac4k_op_name(binding.op),
-                     binding.params[i].name);
-        return nullptr;
-      }
+    if (object == nullptr || object == Py_None) {
+      if (object == nullptr && !binding.params[i].has_default) return missing_argument(binding, i);
       values[i].kind = AC4K_ARG_NONE;
-    } else if (binding.params[i].kind == AC4K_ARG_TENSOR) {
-      if (object == Py_None) {
-        values[i].kind = AC4K_ARG_NONE;
-      } else {
-        values[i] = {AC4K_ARG_TENSOR, {.tensor = &views[i].tensor()}};
-      }
     } else if (!read_scalar(binding, i, object, &values[i])) {
       return nullptr;
     }
   }
   PyObject* out = slots[binding.out_slot()];
-  if (out != nullptr && out != Py_None) return call_into(binding, values, slots, first);
-  if (first == nullptr) {
-    ac4k_tensor_spec specs[AC4K_MAX_OUTPUTS];
-    const ac4k_status status = ac4k_infer(binding.op, values, num_params, specs, binding.num_outputs);
-    if (status != AC4K_OK) return raise_status(status);
-    PyErr_Format(PyExc_TypeError, "%s: expected at least one tensor or out=", ac4k_op_name(binding.op));
-    return nullptr;
-  }
+  if (out != nullptr && out != Py_None) return call_into(binding, values, slots, first, torch_seen);
+  if (first == nullptr) return call_without_tensors(binding, values);
   return call_allocating(binding, values, prototype, *first);
+}
+
+PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t num_args, PyObject* keywords) {
+  const OpBinding& binding = *reinterpret_cast<OpObject*>(self)->binding;
+  // ac4k/ops.py gives everything by position.
+  if (keywords == nullptr && static_cast<size_t>(num_args) == binding.num_slots()) [[likely]] {
+    return call_with(binding, args);
+  }
+  PyObject* slots[AC4K_MAX_ARGS + 1];
+  if (!place_arguments(binding, args, num_args, keywords, slots)) return nullptr;
+  return call_with(binding, slots);
 }
 
 }  // namespace
 
 bool add_ops(PyObject* module) {
+  PyType_Slot slots[] = {{0, nullptr}};
+  PyType_Spec spec = {"ac4k._C.Op", sizeof(OpObject), 0,
+                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+  auto* op_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));  // lives for ever
   Ref module_name(PyUnicode_FromString("ac4k._C"));
+  if (op_type == nullptr || !module_name) return false;
   for (size_t i = 0; i < ac4k_num_ops(); ++i) {
     auto* binding = new OpBinding{};  // as long-lived as the function that holds it: for ever
     binding->op = ac4k_op_at(i);
@@ -343,14 +381,22 @@ bool add_ops(PyObject* module) {
     for (size_t p = 0; p < ac4k_op_num_params(binding->op); ++p) {
       binding->params.push_back(ac4k_op_param(binding->op, p));
       binding->names.push_back(PyUnicode_InternFromString(binding->params.back().name));
+      auto& params_of_kind = binding->params.back().kind == AC4K_ARG_TENSOR ? binding->tensor_params
+                                                                            : binding->scalar_params;
+      params_of_kind.push_back(static_cast<uint8_t>(p));
+      binding->choices.emplace_back();
+      for (size_t c = 0; const char* text = ac4k_op_choice(binding->op, p, c); ++c) {
+        binding->choices.back().push_back({PyUnicode_InternFromString(text), text});
+      }
     }
     binding->names.push_back(PyUnicode_InternFromString("out"));
     binding->method = {ac4k_op_name(binding->op),
                        reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_op)),
                        METH_FASTCALL | METH_KEYWORDS, nullptr};
-    Ref capsule(PyCapsule_New(binding, kCapsuleName, nullptr));
-    if (!capsule) return false;
-    Ref function(PyCFunction_NewEx(&binding->method, capsule.get(), module_name.get()));
+    Ref object(reinterpret_cast<PyObject*>(PyObject_New(OpObject, op_type)));
+    if (!object) return false;
+    reinterpret_cast<OpObject*>(object.get())->binding = binding;
+    Ref function(PyCFunction_NewEx(&binding->method, object.get(), module_name.get()));
     if (!function ||
         PyModule_AddObjectRef(module, ac4k_op_name(binding->op), function.get()) != 0) {
       return false;

@@ -105,16 +105,37 @@ PyObject* adapter_function(const char* name) {
   return module ? PyObject_GetAttrString(module, name) : nullptr;
 }
 
-TensorView::~TensorView() {
-  if (has_buffer_) PyBuffer_Release(&buffer_);
-  Py_XDECREF(keep_alive_);
-}
+struct BorrowedBuffer {
+  BorrowedBuffer() = default;
+  BorrowedBuffer(const BorrowedBuffer&) = delete;
+  BorrowedBuffer& operator=(const BorrowedBuffer&) = delete;
+  ~BorrowedBuffer() {
+    if (has_buffer) PyBuffer_Release(&buffer);
+  }
 
-TensorView::Result TensorView::read(PyObject* object) {
+  Py_buffer buffer;  // valid when has_buffer
+  bool has_buffer = false;
+  bool readonly = false;
+  void* stream = nullptr;
+  Ref keep_alive;
+  int64_t shape[AC4K_MAX_DIMS];
+  int64_t strides[AC4K_MAX_DIMS];
+};
+
+void TensorView::release() { delete borrowed_; }
+
+bool TensorView::readonly() const { return borrowed_ != nullptr && borrowed_->readonly; }
+
+void* TensorView::adapter_stream() const { return borrowed_ ? borrowed_->stream : nullptr; }
+
+TensorView::Result TensorView::read(PyObject* object, bool* torch_seen) {
   const TypeEntry& entry = entry_of(Py_TYPE(object));
   switch (entry.route) {
     case Route::exchange:
-      if (entry.is_torch && torch_is_intercepting()) return Result::use_torch_op;
+      if (entry.is_torch && !*torch_seen) {
+        if (torch_is_intercepting()) return Result::use_torch_op;
+        *torch_seen = true;
+      }
       if (entry.api->dltensor_from_py_object_no_sync(object, &tensor_) == 0) [[likely]] {
         api_ = entry.api;
         const bool lazy = entry.is_torch && !has_unit_stride(tensor_) && torch_is_negated(object);
@@ -132,38 +153,40 @@ TensorView::Result TensorView::read(PyObject* object) {
 }
 
 TensorView::Result TensorView::read_buffer(PyObject* object) {
-  if (PyObject_GetBuffer(object, &buffer_, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0) {
+  borrowed_ = new BorrowedBuffer;
+  Py_buffer& buffer = borrowed_->buffer;
+  if (PyObject_GetBuffer(object, &buffer, PyBUF_STRIDED_RO | PyBUF_FORMAT) != 0) {
     PyErr_Clear();  // e.g. a bfloat16 array of ml_dtypes: no buffer format exists for it
     return read_adapter(object);
   }
-  has_buffer_ = true;
-  if (buffer_.ndim > AC4K_MAX_DIMS ||
-      !dtype_of_format(buffer_.format, buffer_.itemsize, &tensor_.dtype)) {
-    PyBuffer_Release(&buffer_);
-    has_buffer_ = false;
+  borrowed_->has_buffer = true;
+  if (buffer.ndim > AC4K_MAX_DIMS ||
+      !dtype_of_format(buffer.format, buffer.itemsize, &tensor_.dtype)) {
     return read_adapter(object);
   }
-  for (int i = 0; i < buffer_.ndim; ++i) {
-    shape_[i] = buffer_.shape[i];
-    if (buffer_.strides[i] % buffer_.itemsize != 0) {  // a field of a structured array
+  for (int i = 0; i < buffer.ndim; ++i) {
+    borrowed_->shape[i] = buffer.shape[i];
+    if (buffer.strides[i] % buffer.itemsize != 0) {  // a field of a structured array
       PyErr_SetString(PyExc_ValueError,
-                      "ac4k: expected strides that are whole elements, got a view between them");
+                      "expected strides that are whole elements, got a view between them");
       return Result::error;
     }
-    strides_[i] = buffer_.strides[i] / buffer_.itemsize;
+    borrowed_->strides[i] = buffer.strides[i] / buffer.itemsize;
   }
-  readonly_ = buffer_.readonly != 0;
-  tensor_.data = buffer_.buf;
+  borrowed_->readonly = buffer.readonly != 0;
+  tensor_.data = buffer.buf;
   tensor_.device = {kDLCPU, 0};
-  tensor_.ndim = buffer_.ndim;
-  tensor_.shape = shape_;
-  tensor_.strides = strides_;
+  tensor_.ndim = buffer.ndim;
+  tensor_.shape = borrowed_->shape;
+  tensor_.strides = borrowed_->strides;
+  tensor_.byte_offset = 0;
   return Result::ok;
 }
 
 // The adapter answers (pointer, shape, strides in elements, type code, bits, device type, device
 // id, stream, readonly, object to keep alive).
 TensorView::Result TensorView::read_adapter(PyObject* object) {
+  if (borrowed_ == nullptr) borrowed_ = new BorrowedBuffer;
   Ref function(adapter_function("describe"));
   if (!function) return Result::error;
   Ref answer(PyObject_CallFunctionObjArgs(function.get(), object, nullptr));
@@ -171,32 +194,32 @@ TensorView::Result TensorView::read_adapter(PyObject* object) {
   unsigned long long pointer = 0, stream = 0;
   PyObject *shape = nullptr, *strides = nullptr, *keep_alive = nullptr;
   int code = 0, bits = 0, device_type = 0, device_id = 0, readonly = 0;
-  if (!PyArg_ParseTuple(answer.get(), "KOOiiiiKpO", &pointer, &shape, &strides, &code, &bits,
-                        &device_type, &device_id, &stream, &readonly, &keep_alive)) {
+  if (!PyArg_ParseTuple(answer.get(), "KO!O!iiiiKpO", &pointer, &PyTuple_Type, &shape,
+                        &PyTuple_Type, &strides, &code, &bits, &device_type, &device_id, &stream,
+                        &readonly, &keep_alive)) {
     return Result::error;
   }
   const Py_ssize_t ndim = PyTuple_Size(shape);
-  if (ndim < 0) return Result::error;
-  if (ndim > AC4K_MAX_DIMS) {
-    PyErr_Format(PyExc_ValueError, "ac4k: expected at most %d dimensions, got %zd", AC4K_MAX_DIMS,
-                 ndim);
+  if (ndim > AC4K_MAX_DIMS || PyTuple_Size(strides) != ndim) {
+    PyErr_Format(PyExc_ValueError, "expected at most %d dimensions, got %zd", AC4K_MAX_DIMS, ndim);
     return Result::error;
   }
   for (Py_ssize_t i = 0; i < ndim; ++i) {
-    shape_[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
-    strides_[i] = PyLong_AsLongLong(PyTuple_GetItem(strides, i));
+    borrowed_->shape[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+    borrowed_->strides[i] = PyLong_AsLongLong(PyTuple_GetItem(strides, i));
   }
   if (PyErr_Occurred()) return Result::error;
   Py_INCREF(keep_alive);
-  keep_alive_ = keep_alive;
-  readonly_ = readonly != 0;
-  adapter_stream_ = reinterpret_cast<void*>(stream);
+  borrowed_->keep_alive = Ref(keep_alive);
+  borrowed_->readonly = readonly != 0;
+  borrowed_->stream = reinterpret_cast<void*>(stream);
   tensor_.data = reinterpret_cast<void*>(pointer);
   tensor_.device = {static_cast<DLDeviceType>(device_type), device_id};
   tensor_.ndim = static_cast<int32_t>(ndim);
   tensor_.dtype = {static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
-  tensor_.shape = shape_;
-  tensor_.strides = strides_;
+  tensor_.shape = borrowed_->shape;
+  tensor_.strides = borrowed_->strides;
+  tensor_.byte_offset = 0;
   return Result::ok;
 }
 
@@ -238,7 +261,8 @@ bool Output::allocate(const ac4k_tensor_spec& spec, PyObject* prototype, const T
   Py_INCREF(finish);
   buffer_ = Ref(buffer);
   finish_ = Ref(finish);
-  return view_.read(buffer) == TensorView::Result::ok;
+  bool torch_seen = false;
+  return view_.read(buffer, &torch_seen) == TensorView::Result::ok;
 }
 
 PyObject* Output::finish() {

@@ -6,37 +6,39 @@
 
 namespace ac4k::python {
 
-// A view of one tensor argument. Lives on the stack of a call; releases what it holds.
+// What a view needs when the object is not one whose framework fills a DLTensor by itself.
+struct BorrowedBuffer;
+
+// A view of one tensor argument. Lives on the stack of a call, small, since a call has several;
+// releases what it holds.
 class TensorView {
  public:
   TensorView() = default;
   TensorView(const TensorView&) = delete;
   TensorView& operator=(const TensorView&) = delete;
-  ~TensorView();
+  ~TensorView() {
+    if (borrowed_ != nullptr) [[unlikely]] release();
+  }
 
   // What became of a read.
   enum class Result { ok, error, use_torch_op };
-  Result read(PyObject* object);
+  // `torch_seen` is shared by the reads of one call: the guard is asked once.
+  Result read(PyObject* object, bool* torch_seen);
 
   const DLTensor& tensor() const { return tensor_; }
-  bool readonly() const { return readonly_; }
   // Null unless the object's type has the exchange API.
   const DLPackExchangeAPI* api() const { return api_; }
-  void* adapter_stream() const { return adapter_stream_; }
+  bool readonly() const;
+  void* adapter_stream() const;
 
  private:
   Result read_buffer(PyObject* object);
   Result read_adapter(PyObject* object);
+  void release();
 
-  DLTensor tensor_{};
+  DLTensor tensor_;  // set by read
   const DLPackExchangeAPI* api_ = nullptr;
-  bool readonly_ = false;
-  bool has_buffer_ = false;
-  Py_buffer buffer_;  // valid when has_buffer_
-  PyObject* keep_alive_ = nullptr;
-  void* adapter_stream_ = nullptr;
-  int64_t shape_[AC4K_MAX_DIMS];
-  int64_t strides_[AC4K_MAX_DIMS];
+  BorrowedBuffer* borrowed_ = nullptr;
 };
 
 // An output made by the framework of `prototype`, filled by the op, then turned into an object.

@@ -67,15 +67,23 @@ struct Held {
   std::optional<Tensor> tensor;
   DLTensor view{};
 
-  void hold(Tensor held) {
+  // Whatever the dispatcher lets through: None becomes an undefined tensor, and tensors of other
+  // devices come along with ours. Neither may be asked for its memory.
+  void hold(Tensor held, const ac4k_op* op, const char* name) {
     tensor = std::move(held);
-    view.data = tensor->data_ptr();
+    if (!tensor->defined()) {
+      throw std::runtime_error(std::string(ac4k_op_name(op)) + ": argument '" + name +
+                               "': expected a tensor, got None");
+    }
+    const bool on_gpu = tensor->is_cuda(), on_cpu = tensor->is_cpu();
+    view.device = on_gpu   ? DLDevice{kDLCUDA, tensor->get_device_index()}
+                  : on_cpu ? DLDevice{kDLCPU, 0}
+                           : DLDevice{kDLExtDev, 0};
+    view.data = on_gpu || on_cpu ? tensor->data_ptr() : nullptr;
     view.ndim = static_cast<int32_t>(tensor->dim());
     view.shape = const_cast<int64_t*>(tensor->sizes().data());
     view.strides = const_cast<int64_t*>(tensor->strides().data());
     view.dtype = to_dlpack(tensor->scalar_type());
-    view.device = tensor->is_cuda() ? DLDevice{kDLCUDA, tensor->get_device_index()}
-                                    : DLDevice{kDLCPU, 0};
   }
 };
 
@@ -118,7 +126,7 @@ struct BoxedArgs {
     for (size_t i = 0; i < num_params; ++i) {
       const ac4k_param param = ac4k_op_param(op, i);
       if (param.kind == AC4K_ARG_TENSOR) {
-        take_tensor(i, stack[i], param.has_default != 0);
+        take_tensor(i, stack[i], op, param);
       } else if (param.kind == AC4K_ARG_STRING) {
         strings[i].handle = to<StringHandle>(stack[i]);
         const char* text = nullptr;
@@ -134,16 +142,16 @@ struct BoxedArgs {
     }
   }
 
-  void take_tensor(size_t i, StableIValue value, bool optional) {
-    if (optional) {
+  void take_tensor(size_t i, StableIValue value, const ac4k_op* op, const ac4k_param& param) {
+    if (param.has_default) {
       auto tensor = to<std::optional<Tensor>>(value);
       if (!tensor) {
         values[i].kind = AC4K_ARG_NONE;
         return;
       }
-      tensors[i].hold(std::move(*tensor));
+      tensors[i].hold(std::move(*tensor), op, param.name);
     } else {
-      tensors[i].hold(to<Tensor>(value));
+      tensors[i].hold(to<Tensor>(value), op, param.name);
     }
     values[i] = {AC4K_ARG_TENSOR, {.tensor = &tensors[i].view}};
     if (first == nullptr) first = &tensors[i];
@@ -181,7 +189,7 @@ void call_functional(const ac4k_op* op, StableIValue* stack) {
   std::array<Held, AC4K_MAX_OUTPUTS> outputs;
   const DLTensor* views[AC4K_MAX_OUTPUTS] = {};
   for (size_t i = 0; i < num_outputs; ++i) {
-    outputs[i].hold(allocate(op, specs[i]));
+    outputs[i].hold(allocate(op, specs[i]), op, "out");
     views[i] = &outputs[i].view;
   }
   throw_unless_ok(
@@ -194,7 +202,7 @@ void call_out(const ac4k_op* op, StableIValue* stack) {
   std::array<Held, AC4K_MAX_OUTPUTS> outputs;
   const DLTensor* views[AC4K_MAX_OUTPUTS] = {};
   for (size_t i = 0; i < num_outputs; ++i) {
-    outputs[i].hold(to<Tensor>(stack[num_params + i]));
+    outputs[i].hold(to<Tensor>(stack[num_params + i]), op, "out");
     views[i] = &outputs[i].view;
   }
   BoxedArgs args;

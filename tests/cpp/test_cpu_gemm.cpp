@@ -25,8 +25,8 @@ class FencedBuffer {
     const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
     const size_t inner = (bytes + page - 1) / page * page;
     mapped_ = inner + 2 * page;
-    base_ = static_cast<char*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    base_ = static_cast<char*>(
+        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(base_, page, PROT_NONE);
     mprotect(base_ + page + inner, page, PROT_NONE);
     data_ = base_ + page + inner - bytes;
@@ -47,7 +47,10 @@ int significand_bits(DType type) {
   return type == DType::f64 ? 53 : type == DType::f32 ? 24 : type == DType::f16 ? 11 : 8;
 }
 const char* label(DType type) {
-  return type == DType::f64 ? "f64" : type == DType::f32 ? "f32" : type == DType::f16 ? "f16" : "bf16";
+  return type == DType::f64   ? "f64"
+         : type == DType::f32 ? "f32"
+         : type == DType::f16 ? "f16"
+                              : "bf16";
 }
 
 double decode16(DType type, uint16_t bits) {
@@ -112,7 +115,7 @@ void encode(DType type, double value, char* p) {
 }
 
 enum class Layout { rows, columns, padded_rows, padded_columns, reversed, every_third, repeated };
-constexpr Layout kLayouts[] = {Layout::rows,     Layout::columns,     Layout::padded_rows,
+constexpr Layout kLayouts[] = {Layout::rows,           Layout::columns,  Layout::padded_rows,
                                Layout::padded_columns, Layout::reversed, Layout::every_third,
                                Layout::repeated};
 
@@ -138,8 +141,10 @@ struct Matrix {
     }
   }
   Matrix(DType t, int64_t r, int64_t c, Layout layout, uint32_t seed)
-      : type(t), rows(r), cols(c), memory(static_cast<size_t>(
-            std::max<int64_t>(0, span(r, c, layout)) * bytes_of(t))) {
+      : type(t),
+        rows(r),
+        cols(c),
+        memory(static_cast<size_t>(std::max<int64_t>(0, span(r, c, layout)) * bytes_of(t))) {
     first = memory.data();
     row_stride = cols;
     col_stride = 1;
@@ -181,10 +186,16 @@ struct Output {
   std::vector<char> memory;
 
   Output(DType t, int64_t r, int64_t c, int64_t gap)
-      : type(t), rows(r), cols(c), stride(c + gap),
-        memory(static_cast<size_t>(2 * kGuard + std::max<int64_t>(0, r * stride) * bytes_of(t)), kMark) {}
+      : type(t),
+        rows(r),
+        cols(c),
+        stride(c + gap),
+        memory(static_cast<size_t>(2 * kGuard + std::max<int64_t>(0, r * stride) * bytes_of(t)),
+               kMark) {}
   char* data() { return memory.data() + kGuard; }
-  double get(int64_t i, int64_t j) { return decode(type, data() + (i * stride + j) * bytes_of(type)); }
+  double get(int64_t i, int64_t j) {
+    return decode(type, data() + (i * stride + j) * bytes_of(type));
+  }
   bool guards_intact() {
     std::vector<bool> written(memory.size(), false);
     const int64_t size = bytes_of(type);
@@ -230,7 +241,8 @@ void expect_product(const Matrix& a, const Matrix& b, Output& c, const std::stri
         sum += product;
         magnitude += std::fabs(product);
       }
-      const double limit = static_cast<double>(a.cols + 1) * accumulator * magnitude + result * std::fabs(sum);
+      const double limit =
+          static_cast<double>(a.cols + 1) * accumulator * magnitude + result * std::fabs(sum);
       ASSERT_LE(std::fabs(c.get(i, j) - sum), limit)
           << where << " C(" << i << ", " << j << ") is " << c.get(i, j) << ", not " << sum;
     }

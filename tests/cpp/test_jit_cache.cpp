@@ -57,8 +57,7 @@ class Scratch : public testing::Test {
   fs::path root;
 };
 
-// ---- SHA-256 (vectors of FIPS 180-4 and NIST's examples) ----
-
+// Vectors of FIPS 180-4 and NIST's examples.
 TEST(Sha256Test, KnownAnswers) {
   EXPECT_EQ(sha256_hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -77,8 +76,6 @@ TEST(Sha256Test, PiecesDoNotMatterButFieldsDo) {
             Sha256().add_field("a").add_field("bc").hex());
 }
 
-// ---- JSON ----
-
 TEST(JsonReader, ReadsAndRefuses) {
   const auto value = parse_json(R"( {"a": "x\n\"\u0041", "b": [1, -2.5e3, null], "c": {}} )");
   ASSERT_TRUE(value);
@@ -91,8 +88,6 @@ TEST(JsonReader, ReadsAndRefuses) {
   }
   EXPECT_FALSE(parse_json(std::string(100000, '[')));  // no deep recursion
 }
-
-// ---- Includes ----
 
 class Includes : public Scratch {
  protected:
@@ -142,8 +137,6 @@ TEST_F(Includes, KeyKnowsContentsAndNotPlaces) {
   fs::remove(root / "two/deeper/x/b.cuh");
   EXPECT_NE(before, key(root / "two/deeper", source));
 }
-
-// ---- Cache ----
 
 class CacheTest : public Scratch {
  protected:
@@ -201,10 +194,12 @@ TEST_F(CacheTest, BuildsOnceAndFindsAgain) {
   EXPECT_FALSE(cache.find(kKey));
   EXPECT_EQ(get(cache), Cache::Origin::compiled);
   EXPECT_EQ(get(cache), Cache::Origin::cache);
+  EXPECT_EQ(get(Cache({root / "c"})), Cache::Origin::cache);
   EXPECT_EQ(num_builds(), 1u);
   EXPECT_TRUE(fs::is_empty(root / "c/tmp"));
   ASSERT_EQ(cache.list().size(), 1u);
   EXPECT_EQ(cache.list()[0].entry.arch, "sm90a");
+  EXPECT_EQ(cache.list()[0].cubin_bytes, 9u);
   EXPECT_EQ(cache.clear(), 1);
   EXPECT_TRUE(cache.list().empty());
   EXPECT_EQ(get(cache), Cache::Origin::compiled);
@@ -328,8 +323,6 @@ TEST_F(CacheTest, LockTimesOutWithAMessage) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("another process to test"),
             std::string::npos);
 }
-
-// ---- NVRTC ----
 
 // The one a user would get, else the PyPI package of the development environment.
 const Nvrtc* find_nvrtc() {
@@ -531,7 +524,7 @@ TEST_F(JitTest, TemplatesErrorsAndSpills) {
   const std::string text = ac4k_last_error();
   EXPECT_NE(text.find("kernel.cu(1): error: identifier \"oops\" is undefined"), std::string::npos)
       << text;
-  EXPECT_NE(ac4k_jit_compile(source, "nothing", "", "sm90a", &kernel), AC4K_OK);
+  EXPECT_EQ(ac4k_jit_compile(source, "nothing", nullptr, "sm90a", &kernel), AC4K_RUNTIME_ERROR);
   EXPECT_EQ(ac4k_jit_compile(source, "spill", "--no-such-option", "sm90a", &kernel),
             AC4K_RUNTIME_ERROR);
 }

@@ -1,11 +1,13 @@
 """`ac4k bench`: cases, inputs from the op table, checks, engine, JSON."""
 
+import contextlib
 import itertools
 import json
 import math
 
-import ac4k
 import pytest
+
+import ac4k
 from ac4k.bench import case as case_module
 from ac4k.bench.arrays import DTYPES, NumpyArrays, arrays_on, dtype_named
 from ac4k.bench.case import Case, all_cases, case_of
@@ -133,6 +135,60 @@ def test_candidates_are_timed_in_turn():
     assert len(timings["a"].samples) == QUICK.rounds
     changes = sum(x != y for x, y in itertools.pairwise(order))
     assert changes >= 2 * QUICK.rounds - 1
+
+
+def test_graphs_with_a_stand_in_for_cuda(monkeypatch):
+    """The GPU's way through the engine, with graphs that only count."""
+    torch = pytest.importorskip("torch")
+    captured, replays, dependent = [], [], []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            pass
+
+        def synchronize(self):
+            pass
+
+        def elapsed_time(self, other):
+            return 1.0  # ms
+
+    class Graph:
+        def replay(self):
+            replays.append(self)
+
+    class Stream:
+        def wait_stream(self, other):
+            pass
+
+    for name, stand_in in {
+        "CUDAGraph": Graph,
+        "Event": Event,
+        "Stream": Stream,
+        "current_stream": Stream,
+        "stream": lambda _: contextlib.nullcontext(),
+        "graph": lambda graph: contextlib.nullcontext(captured.append(graph)),
+        "get_device_name": lambda: "stand-in",
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    launch_mode = ac4k.dependent_launch
+    monkeypatch.setattr(
+        ac4k, "dependent_launch", lambda on: dependent.append(on) or launch_mode(on)
+    )
+    calls = []
+    candidates = {
+        "cold": Candidate([lambda i=i: calls.append(i) for i in range(5)]),
+        "chain": Candidate([lambda: None] * 5, dependent=True),
+    }
+    timings = measure(candidates, Settings(device="cuda", quick=True))
+    assert len(captured) == 2  # 1 ms for 5 calls is long enough: no second capture
+    assert set(dependent) == {False, True}
+    assert calls[-5:] == [0, 1, 2, 3, 4]
+    assert timings["cold"].median == pytest.approx(200.0)
+    assert timings["cold"].method == "CUDA graph"
+    assert len(replays) == 2 * 2 * (1 + QUICK.rounds)
 
 
 def test_a_wrong_kernel_is_not_timed(monkeypatch, capsys):

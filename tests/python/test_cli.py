@@ -5,8 +5,9 @@ import os
 import subprocess
 import sys
 
-import ac4k
 import pytest
+
+import ac4k
 from ac4k import _console
 from ac4k.cli import main, make_parser
 from ac4k.environment import environment, last_level_cache_bytes

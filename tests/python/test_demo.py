@@ -2,8 +2,9 @@
 
 import json
 
-import ac4k
 import pytest
+
+import ac4k
 from ac4k import demo
 from ac4k.bench.arrays import arrays_on
 from ac4k.bench.inputs import dtypes_of, make_arguments

@@ -60,7 +60,8 @@ for _ in range(2):
     except ImportError as error:
         print(error)
 """
-    done = run(program, PYTHONPATH=str(tmp_path))
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = run(program, PYTHONPATH=path)
     assert done.stdout.split() == ["broken", "broken"], done.stderr
 
 

@@ -9,6 +9,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+
 from ac4k.cli import main
 from ac4k.new import new_op
 

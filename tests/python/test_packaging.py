@@ -1,5 +1,6 @@
 """The build's outcomes: choice of back end, the C++ install tree, the wheel."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -7,6 +8,8 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,8 +20,6 @@ if not BUILD.exists():
     BUILD = ROOT / "build/gpu/cmake"  # of `make test-gpu`
 EXAMPLE = ROOT / "examples/cpp"
 
-# These tests share a build directory: one process runs them.
-pytestmark = pytest.mark.xdist_group("packaging")
 needs_build = pytest.mark.skipif(
     not (BUILD / "build.ninja").exists() or shutil.which("cmake") is None,
     reason="needs a build directory and cmake",
@@ -38,6 +39,14 @@ def run(*command: str | Path, **environment: str) -> str:
     )
     assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
     return result.stdout
+
+
+@contextmanager
+def build_directory() -> Iterator[Path]:
+    """The build directory, for one process at a time: tests run in several."""
+    with (BUILD / "tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield BUILD
 
 
 # ---- Choice of back end ---------------------------------------------------------------------
@@ -150,7 +159,8 @@ def test_without_gpu_or_compiler_the_build_is_for_the_cpu(tmp_path: Path) -> Non
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prefix")
-    run("cmake", "--install", BUILD, "--component", "dev", "--prefix", folder)
+    with build_directory() as build:
+        run("cmake", "--install", build, "--component", "dev", "--prefix", folder)
     return folder
 
 
@@ -197,10 +207,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel from the objects that are there: nothing is compiled again."""
     folder = tmp_path_factory.mktemp("wheel")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet")
-    run(
-        *(*pip, "--no-build-isolation", "--no-deps", "--no-index", "-w", folder),
-        *("-C", f"build-dir={BUILD}", ROOT),
-    )
+    options = ("--no-build-isolation", "--no-deps", "--no-index", "-w", folder)
+    with build_directory() as build:
+        run(*pip, *options, "-C", f"build-dir={build}", ROOT)
     (path,) = folder.glob("*.whl")
     return path
 

@@ -4,9 +4,10 @@ import json
 import subprocess
 import sys
 
-import ac4k
 import numpy as np
 import pytest
+
+import ac4k
 from ac4k import profiling
 from ac4k.cli import main
 

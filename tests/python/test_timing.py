@@ -4,8 +4,9 @@ import subprocess
 import sys
 import time
 
-import ac4k
 import pytest
+
+import ac4k
 from ac4k.timing import Timing, calls_per_sample, cuda_device_of, format_us, quantile
 
 

@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     rows = [row for case in chosen if isinstance(case, Case) for row in rows_of(case, settings)]
     results: list[Result] = []
     failures: list[str] = []
-    before = environment()
+    before = environment()  # after torch was imported: clocks of a GPU that is awake
 
     def run_one(row: Row) -> None:
         why_not = arrays.why_not(row.dtype)

@@ -85,7 +85,7 @@ def _four_tensors(torch: Any, elements: int, peer: Any, device: str) -> dict[str
 def run(settings: Settings) -> dict[str, Any]:
     """Measures every path for three and four tensors, without and with a kernel."""
     if not has_torch():
-        return {"groups": [], "absent": {"everything": "torch is not installed"}}
+        return {"groups": [], "absent": {"call_overhead": "torch is not installed"}}
     import torch
 
     peer, why_not = (

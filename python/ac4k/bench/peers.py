@@ -23,7 +23,7 @@ def find_peers(case: Case, arguments: Arguments, settings: Settings) -> Peers:
     peers = Peers()
     eager_name = case.torch_name if settings.device == "cuda" else "eager"
     names = {"eager": eager_name, "inductor": "inductor"}
-    wanted = [names[peer] for peer in settings.peers]
+    wanted = [names[peer] for peer in settings.peers if peer != "inductor" or case.compile]
     if case.torch_fn is None:
         return peers
     if not has_torch():
@@ -40,7 +40,7 @@ def find_peers(case: Case, arguments: Arguments, settings: Settings) -> Peers:
         return peers
     if eager_name in wanted:
         peers.present[eager_name] = fn
-    if "inductor" in wanted and case.compile:
+    if "inductor" in wanted:
         _add_inductor(peers, fn, arguments)
     return peers
 

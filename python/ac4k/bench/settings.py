@@ -23,7 +23,7 @@ class Settings:
     @property
     def rounds(self) -> int:
         """Samples of each candidate; candidates take turns, so drifting clocks meet all alike."""
-        return 7 if self.quick else 31
+        return 15 if self.quick else 31
 
     @property
     def budget_s(self) -> float:

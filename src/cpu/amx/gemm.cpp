@@ -1,5 +1,5 @@
-// bf16 matrix multiplication with AMX tiles (TDPBF16PS: 16 x 16 f32 += 16 x 32 bf16 * 32 x 16 bf16),
-// and the level's table; everything else is the avx512 level's.
+// bf16 matrix multiplication with AMX tiles (TDPBF16PS: 16 x 16 f32 += 16 x 32 bf16 * 32 x 16
+// bf16), and the level's table; everything else is the avx512 level's.
 //
 // A panel holds 32 rows, B's 32 columns: 2 x 2 accumulator tiles take 4 tile loads per 4 products.
 // At a depth of 512 a panel of B (32 KiB) stays in the first-level cache.
@@ -12,10 +12,10 @@
 namespace ac4k::cpu::amx {
 namespace {
 
-constexpr int kTile = 16;               // rows of a tile
-constexpr int kTileDepth = 32;          // bf16 in a row of a tile: 64 bytes
+constexpr int kTile = 16;       // rows of a tile
+constexpr int kTileDepth = 32;  // bf16 in a row of a tile: 64 bytes
 constexpr int kTileElements = kTile * kTileDepth;
-constexpr int kPanel = 2 * kTile;       // rows of A's, columns of B's panel
+constexpr int kPanel = 2 * kTile;                  // rows of A's, columns of B's panel
 constexpr int kBlockElements = 2 * kTileElements;  // a panel's 32 of K
 
 struct alignas(64) TileConfig {
@@ -45,12 +45,16 @@ AC4K_INLINE void tile_zero() {
 }
 template <int kIndex>
 AC4K_INLINE void tile_load(const void* base, int64_t stride_bytes) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(base), "r"(stride_bytes), "i"(kIndex)
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
+               :
+               : "r"(base), "r"(stride_bytes), "i"(kIndex)
                : "memory");
 }
 template <int kIndex>
 AC4K_INLINE void tile_store(void* base, int64_t stride_bytes) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(base), "r"(stride_bytes), "i"(kIndex)
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
+               :
+               : "r"(base), "r"(stride_bytes), "i"(kIndex)
                : "memory");
 }
 template <int kSum, int kA, int kB>
@@ -168,8 +172,8 @@ AC4K_INLINE void pack_b_straight(const uint16_t* from, int64_t row, int64_t dept
   const __mmask32 lanes = first_lanes(cols);
   for (int pair = 0; pair < kTile; ++pair) {
     const int64_t even = 2 * pair;
-    const __m512i first = _mm512_maskz_loadu_epi16(even < depth ? lanes : 0,
-                                                   from + (even < depth ? even * row : 0));
+    const __m512i first =
+        _mm512_maskz_loadu_epi16(even < depth ? lanes : 0, from + (even < depth ? even * row : 0));
     const __m512i second = _mm512_maskz_loadu_epi16(
         even + 1 < depth ? lanes : 0, from + (even + 1 < depth ? (even + 1) * row : 0));
     uint16_t* out = to + pair * kTileDepth;
@@ -255,6 +259,7 @@ constinit const GemmKernels kGemmBF16 = {.mr = kPanel,
                                          .acc_bytes = sizeof(float),
                                          .narrow_output = true,
                                          .pack_cost = 60,
+                                         .grain = 1 << 21,
                                          .begin = begin,
                                          .end = end,
                                          .pack_a = pack_a,

@@ -1,7 +1,7 @@
 // Elementwise ops and byte streams at the avx2 level, and the level's table.
-#include "cpu/common/elementwise-inl.hpp"
 #include "cpu/avx2/kernels.hpp"
 #include "cpu/avx2/simd.hpp"
+#include "cpu/common/elementwise-inl.hpp"
 
 namespace ac4k::cpu::avx2 {
 

@@ -1,7 +1,7 @@
 // Multiplication with few rows at the avx2 level.
-#include "cpu/common/few_rows-inl.hpp"
 #include "cpu/avx2/kernels.hpp"
 #include "cpu/avx2/simd.hpp"
+#include "cpu/common/few_rows-inl.hpp"
 
 namespace ac4k::cpu::avx2 {
 

@@ -1,8 +1,8 @@
 // Matrix multiplication at the avx2 level.
 // 6 x 16 f32 or 6 x 8 f64 accumulators: 12 of 16 registers, two for B, one for A.
-#include "cpu/common/gemm-inl.hpp"
 #include "cpu/avx2/kernels.hpp"
 #include "cpu/avx2/simd.hpp"
+#include "cpu/common/gemm-inl.hpp"
 
 namespace ac4k::cpu::avx2 {
 namespace {

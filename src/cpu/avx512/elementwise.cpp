@@ -1,7 +1,7 @@
 // Elementwise ops and byte streams at the avx512 level, and the level's table.
-#include "cpu/common/elementwise-inl.hpp"
 #include "cpu/avx512/kernels.hpp"
 #include "cpu/avx512/simd.hpp"
+#include "cpu/common/elementwise-inl.hpp"
 
 namespace ac4k::cpu::avx512 {
 

@@ -1,7 +1,7 @@
 // Multiplication with few rows at the avx512 level.
-#include "cpu/common/few_rows-inl.hpp"
 #include "cpu/avx512/kernels.hpp"
 #include "cpu/avx512/simd.hpp"
+#include "cpu/common/few_rows-inl.hpp"
 
 namespace ac4k::cpu::avx512 {
 

@@ -1,8 +1,8 @@
 // Matrix multiplication at the avx512 level.
 // 14 x 32 f32 or 14 x 16 f64 accumulators: 28 of 32 registers, two for B, one for A.
-#include "cpu/common/gemm-inl.hpp"
 #include "cpu/avx512/kernels.hpp"
 #include "cpu/avx512/simd.hpp"
+#include "cpu/common/gemm-inl.hpp"
 
 namespace ac4k::cpu::avx512 {
 namespace {

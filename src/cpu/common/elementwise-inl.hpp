@@ -16,11 +16,11 @@ void mul_add_run(const void* a, const void* b, const void* c, void* out, int64_t
   T* to = static_cast<T*>(out);
   int64_t i = 0;
   for (; i + 2 * V::kLanes <= n; i += 2 * V::kLanes) {
-    const int64_t k = i + V::kLanes;
-    const V first = fused_multiply_add(V::load(pa + i), V::load(pb + i), V::load(pc + i));
-    const V second = fused_multiply_add(V::load(pa + k), V::load(pb + k), V::load(pc + k));
-    first.store(to + i);
-    second.store(to + k);
+    V a0, a1, b0, b1, c0, c1;
+    V::load_pair(pa + i, a0, a1);
+    V::load_pair(pb + i, b0, b1);
+    V::load_pair(pc + i, c0, c1);
+    V::store_pair(fused_multiply_add(a0, b0, c0), fused_multiply_add(a1, b1, c1), to + i);
   }
   for (; i < n; i += V::kLanes) {
     const int rest = static_cast<int>(n - i < V::kLanes ? n - i : V::kLanes);
@@ -30,12 +30,12 @@ void mul_add_run(const void* a, const void* b, const void* c, void* out, int64_t
   }
 }
 
-template <bool kTanh, class V>
+template <class T, bool kTanh, class V>
 AC4K_INLINE V gelu(V v) {
-  if constexpr (kTanh) {
-    return gelu_tanh(v);
+  if constexpr (sizeof(T) == 2 && V::kHasShortMath) {
+    return kTanh ? gelu_tanh_short(v) : gelu_exact_short(v);
   } else {
-    return gelu_exact(v);
+    return kTanh ? gelu_tanh(v) : gelu_exact(v);
   }
 }
 
@@ -45,12 +45,15 @@ void add_gelu_run(const void* x, const void* bias, void* out, int64_t n) {
   const T* pb = static_cast<const T*>(bias);
   T* to = static_cast<T*>(out);
   int64_t i = 0;
-  for (; i + V::kLanes <= n; i += V::kLanes) {
-    gelu<kTanh>(V::load(px + i) + V::load(pb + i)).store(to + i);
+  for (; i + 2 * V::kLanes <= n; i += 2 * V::kLanes) {
+    V x0, x1, b0, b1;
+    V::load_pair(px + i, x0, x1);
+    V::load_pair(pb + i, b0, b1);
+    V::store_pair(gelu<T, kTanh>(x0 + b0), gelu<T, kTanh>(x1 + b1), to + i);
   }
-  if (i < n) {
-    const int rest = static_cast<int>(n - i);
-    gelu<kTanh>(V::load_partial(px + i, rest) + V::load_partial(pb + i, rest))
+  for (; i < n; i += V::kLanes) {
+    const int rest = static_cast<int>(n - i < V::kLanes ? n - i : V::kLanes);
+    gelu<T, kTanh>(V::load_partial(px + i, rest) + V::load_partial(pb + i, rest))
         .store_partial(to + i, rest);
   }
 }

@@ -1,5 +1,5 @@
-// FewRowsKernels of table.hpp over a level's vectors: one to four rows of A against all of B, at the
-// speed at which B comes from memory.
+// FewRowsKernels of table.hpp over a level's vectors: one to four rows of A against all of B, at
+// the speed at which B comes from memory.
 #pragma once
 
 #include "cpu/common/gemm-inl.hpp"
@@ -12,7 +12,7 @@ namespace {
 template <class V, int kRows, int kSteps, class T>
 AC4K_INLINE void update_rows(int64_t n, const typename V::Scalar* a, const T* b, int64_t b_row,
                              typename V::Scalar* acc, int64_t ld) {
-  const auto sum_steps = [&](auto load, V (&sum)[kRows]) {
+  const auto sum_steps = [&](auto load, V(&sum)[kRows]) {
 #pragma GCC unroll 8
     for (int k = 0; k < kSteps; ++k) {
       const V row = load(b + k * b_row);
@@ -56,8 +56,7 @@ void row_update(int m, int64_t depth, int64_t n, const typename V::Scalar* a, co
   constexpr int kSteps = 8;
   int64_t k = 0;
   for (; k + kSteps <= depth; k += kSteps) {
-    update_rows<V, kRows, kSteps>(n, a + k * kMaxFewRows, b + k * b_row, b_row, acc,
-                                              ld);
+    update_rows<V, kRows, kSteps>(n, a + k * kMaxFewRows, b + k * b_row, b_row, acc, ld);
   }
   for (; k < depth; ++k) {
     update_rows<V, kRows, 1>(n, a + k * kMaxFewRows, b + k * b_row, b_row, acc, ld);

@@ -114,7 +114,10 @@ void micro_rows(int64_t depth, const typename V::Scalar* a, const typename V::Sc
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) acc[i][j] = V::broadcast(0);
+    for (int j = 0; j < kVectors; ++j) {
+      acc[i][j] = V::broadcast(0);
+      __builtin_prefetch(c + i * ldc + j * V::kLanes, 1);  // C is far away when its turn comes
+    }
   }
   for (int64_t k = 0; k < depth; ++k) {
     V row[kVectors];
@@ -185,6 +188,7 @@ struct Gemm {
             .acc_bytes = sizeof(S),
             .narrow_output = sizeof(T) != sizeof(S),
             .pack_cost = pack_cost,
+            .grain = 1 << 18,
             .begin = nullptr,
             .end = nullptr,
             .pack_a = pack_a,

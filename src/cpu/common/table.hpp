@@ -13,27 +13,27 @@ enum Element : int { kF32, kF64, kF16, kBF16, kNumElements };
 // The packed matrix multiplication of one element type. A is packed into panels of `mr` rows, B
 // into panels of `nr` columns; the micro-kernel multiplies two panels. `Acc` is f32 or f64.
 struct GemmKernels {
-  int mr, nr;            // register tile
-  int kc;                // depth of one packed block
-  int mc;                // rows of A packed at once
+  int mr, nr;              // register tile
+  int kc;                  // depth of one packed block
+  int mc;                  // rows of A packed at once
   int max_rows, max_cols;  // largest tile of C one thread works on at a time
-  int row_unit;          // heights of A's panels are rounded up to this
-  int k_unit;            // packed depth is a multiple of this, padded with zeros
-  int packed_bytes;      // one packed element
-  int acc_bytes;         // one accumulator
-  bool narrow_output;    // C has another type than the accumulator
-  int pack_cost;         // time to pack one element over the time of one multiply-add
+  int row_unit;            // heights of A's panels are rounded up to this
+  int k_unit;              // packed depth is a multiple of this, padded with zeros
+  int packed_bytes;        // one packed element
+  int acc_bytes;           // one accumulator
+  bool narrow_output;      // C has another type than the accumulator
+  int pack_cost;           // time to pack one element over the time of one multiply-add
+  double grain;            // multiply-adds below which a thread is not worth waking, measured
 
   // Before and after a thread's micro-kernels; may be null.
   void (*begin)();
   void (*end)();
   // panel(s) of `height` <= mr rows, `depth` of K; element (i, k) is src[i * row + k * col].
   // A panel occupies mr * padded depth elements; up to 64 bytes after the last are scratch.
-  void (*pack_a)(const void* src, int64_t row, int64_t col, int64_t rows, int64_t depth,
-                 int height, void* dst);
-  // panels of nr columns; element (k, j) is src[k * row + j * col].
-  void (*pack_b)(const void* src, int64_t row, int64_t col, int64_t depth, int64_t cols,
+  void (*pack_a)(const void* src, int64_t row, int64_t col, int64_t rows, int64_t depth, int height,
                  void* dst);
+  // panels of nr columns; element (k, j) is src[k * row + j * col].
+  void (*pack_b)(const void* src, int64_t row, int64_t col, int64_t depth, int64_t cols, void* dst);
   // c[i * ldc + j] (+)= sum over k, i < rows <= mr, j < nr; depth is padded.
   void (*micro)(int rows, int64_t depth, const void* a, const void* b, void* c, int64_t ldc,
                 bool accumulate);

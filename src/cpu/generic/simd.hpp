@@ -27,7 +27,8 @@ struct Vec {
   using Scalar = S;
   using Int = typename Traits<S>::Int;
   static constexpr int kLanes = 16 / sizeof(S);
-  static constexpr int kGroup = kLanes;  // scalars per 16 bytes
+  static constexpr int kGroup = kLanes;         // scalars per 16 bytes
+  static constexpr bool kHasShortMath = false;  // reciprocal() and scaled_exp2()
   typedef S Reg __attribute__((vector_size(16)));
   typedef Int IntReg __attribute__((vector_size(16)));
   Reg v;
@@ -50,6 +51,17 @@ struct Vec {
     Vec r{};
     for (int i = 0; i < kLanes; ++i) r.v[i] = i < n ? to_acc(p[i]) : S{0};
     return r;
+  }
+  // Two vectors of neighbours, in an order of the level's own: elementwise work only.
+  template <class T>
+  static AC4K_INLINE void load_pair(const T* p, Vec& first, Vec& second) {
+    first = load(p);
+    second = load(p + kLanes);
+  }
+  template <class T>
+  static AC4K_INLINE void store_pair(Vec first, Vec second, T* p) {
+    first.store(p);
+    second.store(p + kLanes);
   }
   // 16-byte group g comes from rows[g * kGroup] + offset.
   template <class T>
@@ -98,6 +110,14 @@ AC4K_INLINE Vec<S> min(Vec<S> a, Vec<S> b) {
 template <class S>
 AC4K_INLINE Vec<S> max(Vec<S> a, Vec<S> b) {
   return {a.v > b.v ? a.v : b.v};
+}
+// -|a|
+template <class S>
+AC4K_INLINE Vec<S> negative_magnitude(Vec<S> a) {
+  using IntReg = typename Vec<S>::IntReg;
+  using Int = typename Vec<S>::Int;
+  const IntReg sign = IntReg{} + __builtin_bit_cast(Int, S{-0.0f});
+  return {reinterpret_cast<typename Vec<S>::Reg>(reinterpret_cast<IntReg>(a.v) | sign)};
 }
 // a * b + c, rounded once or twice.
 template <class S>

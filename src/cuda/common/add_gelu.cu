@@ -8,10 +8,11 @@
 
 namespace ac4k {
 
-// Block (bx, by), bx * by = 256: bx threads side by side cover bx vectors of a row, by of them
+// Block (bx, by), bx * by = 128: bx threads side by side cover bx vectors of a row, by of them
 // stand over each other; every thread handles kAddGeluRows rows, so the bias is read once for all
-// of them. Grid: column tiles * row tiles, columns fastest, so that neighbours share DRAM pages. x, bias and out are aligned to
-// 16 bytes and so are their rows. No shared memory. Roofline: HBM, 1 read to 1 write.
+// of them. Grid: column tiles * row tiles, columns fastest, so that neighbours share DRAM pages. x,
+// bias and out are aligned to 16 bytes and so are their rows. No shared memory. Roofline: HBM, 1
+// read to 1 write. Small blocks and at least 12 of them on an SM hide the arithmetic best.
 template <typename T, bool kTanh>
 __device__ __forceinline__ void add_gelu_vectors(const AddGeluParams& params) {
   using Vec = Vector<T>;
@@ -32,7 +33,7 @@ __device__ __forceinline__ void add_gelu_vectors(const AddGeluParams& params) {
   for (int i = 0; i < kAddGeluRows; ++i) {
     const int64_t row = first_row + i * blockDim.y;
     if (row < params.num_rows) {
-      vectors[i] = load_streaming(reinterpret_cast<const Vec*>(x + row * params.row_stride));
+      vectors[i] = load(reinterpret_cast<const Vec*>(x + row * params.row_stride));
     }
   }
   allow_next_kernel();
@@ -46,7 +47,7 @@ __device__ __forceinline__ void add_gelu_vectors(const AddGeluParams& params) {
       result.values[j] =
           narrow<T>(gelu<T, kTanh>(widen(vectors[i].values[j]) + widen(bias.values[j])));
     }
-    store_streaming(reinterpret_cast<Vec*>(out + row * params.num_columns), result);
+    store(reinterpret_cast<Vec*>(out + row * params.num_columns), result);
   }
 }
 
@@ -66,7 +67,7 @@ __device__ __forceinline__ void add_gelu_strided(const AddGeluStridedParams& par
 }  // namespace ac4k
 
 #define AC4K_ADD_GELU_VARIANT(T, suffix, variant, is_tanh)                                         \
-  extern "C" __global__ void __launch_bounds__(ac4k::kAddGeluThreads)                              \
+  extern "C" __global__ void __launch_bounds__(ac4k::kAddGeluThreads, sizeof(T) == 8 ? 8 : 12)     \
       add_gelu_##variant##_##suffix(const __grid_constant__ ac4k::AddGeluParams params) {          \
     ac4k::add_gelu_vectors<T, is_tanh>(params);                                                    \
   }                                                                                                \

@@ -18,7 +18,7 @@ struct AddGeluParams {
 // Operand 0 is x, operand 1 the bias with stride 0 everywhere but in the last dim.
 using AddGeluStridedParams = StridedParams<2>;
 
-inline constexpr int kAddGeluThreads = 256;
-inline constexpr int kAddGeluRows = 4;  // rows a thread handles: loads in flight
+inline constexpr int kAddGeluThreads = 128;
+inline constexpr int kAddGeluRows = 2;  // rows a thread handles: loads in flight
 
 }  // namespace ac4k

@@ -33,7 +33,7 @@ struct TailOfFloat {  // relative error 3e-8 exact, 3e-7 with float rounding
     return fmaf(p, t, 0.13562050461769104f);
   }
 };
-struct TailOf16Bit {  // relative error 3.1e-5, an eighth of half an ulp of float16
+struct TailOfHalf {  // relative error 3.1e-5, an eighth of half an ulp of float16
   static constexpr float kC = 0.375f;
   static __device__ __forceinline__ float polynomial(float t) {
     float p = fmaf(-0.09064291417598724f, t, 0.20028184354305267f);
@@ -51,11 +51,30 @@ __device__ __forceinline__ float gelu_exact(float x) {
   return x * (x > 0 ? 1.0f - tail : tail);
 }
 
+// x / (1 + exp(-x P(x^2))): two special functions and few products, since in 16 bits the time goes
+// into arithmetic. `p` are the coefficients of P times -log2(e), lowest first.
+template <int kTerms>
+__device__ __forceinline__ float gelu_sigmoid(float x, const float (&p)[kTerms]) {
+  const float square = x * x;
+  float sum = p[kTerms - 1];
+#pragma unroll
+  for (int i = kTerms - 2; i >= 0; --i) sum = fmaf(sum, square, p[i]);
+  return x * approximate_reciprocal(1.0f + approximate_exp2(x * sum));
+}
+
 // 0.5 x (1 + tanh(u)) = x / (1 + exp(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
 __device__ __forceinline__ float gelu_tanh(float x) {
   constexpr float kScale = -2.0f * 0.7978845608028654f * kLog2E;
-  const float exponent = x * fmaf(kScale * 0.044715f, x * x, kScale);
-  return x * approximate_reciprocal(1.0f + approximate_exp2(exponent));
+  const float p[] = {kScale, kScale * 0.044715f};
+  return gelu_sigmoid(x, p);
+}
+
+// The log-odds of the normal distribution, as x P(x^2): a minimax fit of their error on |x| <= 5.
+// Relative error of the result at most 1.3e-3, a third of half an ulp of bfloat16.
+__device__ __forceinline__ float gelu_bfloat16(float x) {
+  const float p[] = {-kLog2E * 1.5926073789596558f, -kLog2E * 0.07582806050777435f,
+                     kLog2E * 0.0009867355693131685f, -kLog2E * 9.033123205881566e-06f};
+  return gelu_sigmoid(x, p);
 }
 
 template <typename T, bool kTanh>
@@ -68,8 +87,10 @@ __device__ __forceinline__ compute_t<T> gelu(compute_t<T> x) {
     }
   } else if constexpr (kTanh) {
     return gelu_tanh(x);
-  } else if constexpr (sizeof(T) == 2) {
-    return gelu_exact<TailOf16Bit>(x);
+  } else if constexpr (is_same<T, __nv_bfloat16>) {
+    return gelu_bfloat16(x);
+  } else if constexpr (is_same<T, __half>) {
+    return gelu_exact<TailOfHalf>(x);
   } else {
     return gelu_exact<TailOfFloat>(x);
   }

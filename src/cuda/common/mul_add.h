@@ -16,6 +16,5 @@ struct MulAddParams {
 using MulAddStridedParams = StridedParams<3>;
 
 inline constexpr int kMulAddThreads = 256;
-inline constexpr int kMulAddVectors = 2;  // vectors of 16 bytes a thread reads of each input
 
 }  // namespace ac4k

@@ -8,41 +8,30 @@
 
 namespace ac4k {
 
-// out[i] = src[i] ^ src[i + write] ^ ...: kReads streams into one.
-// Grid: ceil(vectors of out / (threads * kVectors)); one contiguous tile a block. src and out are
-// aligned to 16 bytes, write_bytes is a multiple of 16 and read_bytes = kReads * write_bytes.
+// out[i] = src[i] ^ src[i + write] ^ ...: kReads streams into one, one vector of out a thread.
+// Grid: ceil(vectors of out / threads). src and out are aligned to 16 bytes, write_bytes is a
+// multiple of 16 and read_bytes = kReads * write_bytes. Measured against 2, 4 and 8 vectors a
+// thread, 512 threads, and evict-first and read-only hints: nothing was faster by more than 1 %
+// from 33 MB to 2 GB (H200: 252 us for 1.07 GB, 4.26 TB/s).
 template <int kReads>
 __device__ __forceinline__ void stream_vectors(const StreamBytesParams& params) {
-  constexpr int kVectors = kStreamVectors[kReads - 1];
-  constexpr int kTile = kStreamThreads * kVectors;
   const int64_t num_vectors = params.write_bytes / kVectorBytes;
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kTile + threadIdx.x;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kStreamThreads + threadIdx.x;
   const auto* src = static_cast<const uint4*>(params.src);
-  auto* out = static_cast<uint4*>(params.out);
   wait_for_previous_kernels();
-  uint4 values[kVectors][kReads];
-#pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-#pragma unroll
-    for (int r = 0; r < kReads; ++r) {
-      const int64_t index = first + i * kStreamThreads;
-      if (index < num_vectors) values[i][r] = __ldcs(src + index + r * num_vectors);
-    }
-  }
   allow_next_kernel();
+  if (index >= num_vectors) return;
+  uint4 values[kReads];
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    uint4 sum = values[i][0];
+  for (int r = 0; r < kReads; ++r) values[r] = __ldca(src + index + r * num_vectors);
 #pragma unroll
-    for (int r = 1; r < kReads; ++r) {
-      sum.x ^= values[i][r].x;
-      sum.y ^= values[i][r].y;
-      sum.z ^= values[i][r].z;
-      sum.w ^= values[i][r].w;
-    }
-    const int64_t index = first + i * kStreamThreads;
-    if (index < num_vectors) __stcs(out + index, sum);
+  for (int r = 1; r < kReads; ++r) {
+    values[0].x ^= values[r].x;
+    values[0].y ^= values[r].y;
+    values[0].z ^= values[r].z;
+    values[0].w ^= values[r].w;
   }
+  __stwb(static_cast<uint4*>(params.out) + index, values[0]);
 }
 
 }  // namespace ac4k

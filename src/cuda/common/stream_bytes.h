@@ -11,7 +11,6 @@ struct StreamBytesParams {
 };
 
 inline constexpr int kStreamThreads = 256;
-inline constexpr int kStreamMaxReads = 4;    // reads per write that have a kernel of their own
-inline constexpr int kStreamVectors[kStreamMaxReads] = {4, 4, 2, 2};  // vectors a thread writes
+inline constexpr int kStreamMaxReads = 4;  // reads per write that have a kernel of their own
 
 }  // namespace ac4k

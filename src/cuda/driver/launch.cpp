@@ -7,7 +7,7 @@
 namespace ac4k::cuda {
 namespace {
 
-std::atomic<bool> dependent_launch_setting = true;
+std::atomic<bool> dependent_launch_setting = false;
 
 constexpr uint32_t kMaxGridX = 0x7fffffff;
 constexpr uint32_t kMaxGridYZ = 65535;

@@ -26,7 +26,7 @@ struct LaunchConfig {
 };
 
 // Whether the library's own kernels are launched as dependent ones: the setting dependent_launch,
-// on unless it is switched off.
+// off unless it is switched on.
 void set_dependent_launch(bool on);
 bool dependent_launch();
 
