@@ -6,12 +6,10 @@
 # before those compiled with wider instructions: no AVX-512 copy can end up on the generic path.
 set(AC4K_CPU_LEVELS generic)
 set(AC4K_CPU_FLAGS_avx2 -mavx2 -mfma -mf16c)
-set(AC4K_CPU_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16
-    -mfma -mf16c)
-# GCC's own AVX-512 header leaves "undefined" registers uninitialized and GCC 12 warns of it (GCC
-# bug 105593).
-list(APPEND AC4K_CPU_FLAGS_avx512 -Wno-uninitialized -Wno-maybe-uninitialized)
-set(AC4K_CPU_FLAGS_amx ${AC4K_CPU_FLAGS_avx512} -mamx-tile -mamx-bf16 -mamx-int8)
+# No more than detect() in src/cpu/dispatch.cpp asks the CPU for; AMX instructions are assembly.
+set(AC4K_CPU_FLAGS_avx512 ${AC4K_CPU_FLAGS_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl
+    -mprefer-vector-width=512)
+set(AC4K_CPU_FLAGS_amx ${AC4K_CPU_FLAGS_avx512})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   list(APPEND AC4K_CPU_LEVELS avx2 avx512 amx)
 endif()

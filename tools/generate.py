@@ -130,7 +130,7 @@ Array = TypeVar("Array")
 
 
 def _is_tracing() -> bool:
-    """Whether torch.compile is looking; torch's own function takes its place when torch is there."""
+    """Whether torch.compile is looking; torch's own function takes its place once it is there."""
     return False
 
 
@@ -226,11 +226,12 @@ def c_arg(param: Param) -> str:
 def c_function(op: Op) -> str:
     args = ", ".join(c_arg(param) for param in op["params"])
     outs = ", ".join(out_names(op))
+    counts = len(op["params"]), len(op["outputs"])
     return f"""/* {op["doc"]} {op["signature"]} */
 static inline ac4k_status ac4k_{op["name"]}({", ".join(c_params(op))}) {{
   const ac4k_arg args[] = {{{args}}};
   const DLTensor* const outputs[] = {{{outs}}};
-  return ac4k_call(ac4k_find_op("{op["name"]}"), args, {len(op["params"])}, outputs, {len(op["outputs"])}, stream);
+  return ac4k_call(ac4k_find_op("{op["name"]}"), args, {counts[0]}, outputs, {counts[1]}, stream);
 }}
 """
 
@@ -339,8 +340,8 @@ def ops_md(ops: list[Op]) -> str:
         parts.append(
             f"## {op['name']}\n\n{op['doc']}\n\n```\n{op['signature']}\n```\n\n{op['formula']}\n\n"
             f"- Dtypes: {dtypes or 'as in the signature'}\n- Runs on: {places}\n"
-            f"- Error against float64: at most {op['tolerance']:g} × eps × magnitude "
-            f"(`ac4k.reference`)\n\n```python\n{example}\n```\n"
+            f"- Tolerance: {op['tolerance']:g} × eps of the arithmetic × magnitude, on top of the "
+            f"rounding to the dtype (`ac4k.reference`)\n\n```python\n{example}\n```\n"
         )
     return "\n".join(parts)
 

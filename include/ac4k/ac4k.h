@@ -107,8 +107,8 @@ AC4K_API ac4k_status ac4k_call(const ac4k_op* op, const ac4k_arg* args, size_t n
 /* ---- Settings and facts ------------------------------------------------------------------ */
 
 /* "cpu_isa" (auto, generic, avx2, avx512, amx), "num_threads" (0: as OpenMP decides),
- * "dependent_launch" (on, off), "jit" (auto, off, force), "cache_dir", "nvrtc_path" (a libnvrtc.so),
- * "cuda_include" (colon list of directories with cuda_fp16.h). */
+ * "dependent_launch" (on, off), "jit" (auto, off, force), "cache_dir", "nvrtc_path" (a
+ * libnvrtc.so), "cuda_include" (colon list of directories with cuda_fp16.h). */
 AC4K_API ac4k_status ac4k_set(const char* name, const char* value);
 /* Valid until this thread's next ac4k_get; NULL when there is no such setting. */
 AC4K_API const char* ac4k_get(const char* name);
@@ -134,9 +134,9 @@ AC4K_API const char* ac4k_kernel_json(const ac4k_kernel* kernel);
 typedef struct ac4k_launch {
   uint32_t grid[3];
   uint32_t block[3];
-  uint32_t cluster[3];    /* {0, 0, 0}: none */
-  uint32_t shared_bytes;  /* dynamic shared memory */
-  int32_t dependent;      /* programmatic dependent launch */
+  uint32_t cluster[3];   /* {0, 0, 0}: none */
+  uint32_t shared_bytes; /* dynamic shared memory */
+  int32_t dependent;     /* programmatic dependent launch */
   int32_t device_id;
   void* stream;
 } ac4k_launch;
@@ -149,8 +149,8 @@ AC4K_API ac4k_status ac4k_kernel_launch(const ac4k_kernel* kernel, const ac4k_la
 AC4K_API ac4k_status ac4k_synchronize(int32_t device_id);
 
 /* Compiles a module of the library (NULL: every one) for `arch` into the cache. `report`, when not
- * NULL, gets a JSON array, one object a module with registers, local_bytes (spills) and shared_bytes
- * of each kernel; valid until this thread's next call. */
+ * NULL, gets a JSON array, one object a module with registers, local_bytes (spills) and
+ * shared_bytes of each kernel; valid until this thread's next call. */
 AC4K_API ac4k_status ac4k_jit_build(const char* module, const char* arch, const char** report);
 /* The entries of the kernel cache, as a JSON array. Valid until this thread's next call. */
 AC4K_API const char* ac4k_jit_list_json(void);

@@ -5,6 +5,6 @@
 //              ac4k::TensorView(c.data(), {2, 2}));
 #pragma once
 
-#include "ac4k.h"     // IWYU pragma: export
-#include "ops.hpp"    // IWYU pragma: export
-#include "tensor.hpp" // IWYU pragma: export
+#include "ac4k.h"      // IWYU pragma: export
+#include "ops.hpp"     // IWYU pragma: export
+#include "tensor.hpp"  // IWYU pragma: export

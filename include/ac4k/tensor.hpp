@@ -55,8 +55,8 @@ struct DLType<int64_t> {
 // Memory somebody else owns, with a shape. Contiguous unless strides are given (in elements).
 class TensorView {
  public:
-  TensorView(void* data, DLDataType dtype, std::vector<int64_t> shape, DLDevice device = {kDLCPU, 0},
-             std::vector<int64_t> strides = {})
+  TensorView(void* data, DLDataType dtype, std::vector<int64_t> shape,
+             DLDevice device = {kDLCPU, 0}, std::vector<int64_t> strides = {})
       : shape_(std::move(shape)), strides_(std::move(strides)) {
     tensor_.data = data;
     tensor_.device = device;

@@ -16,9 +16,7 @@ _FLOAT8 = {"float8_e4m3fn": 10, "float8_e5m2": 12}
 _CPU, _CUDA = 1, 2
 _KINDS = {"i": _INT, "u": _UINT, "f": _FLOAT, "c": _COMPLEX, "b": _BOOL}
 
-Description = tuple[
-    int, tuple[int, ...], tuple[int, ...], int, int, int, int, int, bool, object
-]
+Description = tuple[int, tuple[int, ...], tuple[int, ...], int, int, int, int, int, bool, object]
 
 
 def describe(array: Any) -> Description:

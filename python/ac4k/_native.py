@@ -1,7 +1,7 @@
 """The compiled part of the package: `C` is the extension module `ac4k._C`.
 
-Kept free of pathlib and other imports that cost milliseconds. In a plain source checkout it is built
-on the first import, into the same cache the JIT uses.
+Kept free of pathlib and other imports that cost milliseconds. In a plain source checkout it is
+built on the first import, into the same cache the JIT uses.
 """
 
 from __future__ import annotations

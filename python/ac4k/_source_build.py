@@ -51,7 +51,15 @@ def _build(target: Path) -> None:
         for command in (
             configure,
             ["cmake", "--build", str(work / "build"), "--parallel", str(os.cpu_count() or 1)],
-            ["cmake", "--install", str(work / "build"), "--component", "python", "--prefix", str(prefix)],
+            [
+                "cmake",
+                "--install",
+                str(work / "build"),
+                "--component",
+                "python",
+                "--prefix",
+                str(prefix),
+            ],
         ):
             _run_with_dots(command, work.with_suffix(".log"))
         shutil.rmtree(target, ignore_errors=True)

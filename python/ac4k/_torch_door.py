@@ -176,7 +176,9 @@ def _parse_dim(dim: str) -> tuple[str | None, int, int]:
     return (match["name"], 1, number) if match["operator"] == "/" else (match["name"], number, 1)
 
 
-def _bind_call(declaration: dict[str, Any], args: Sequence[Any], keywords: dict[str, Any]) -> _Shapes:
+def _bind_call(
+    declaration: dict[str, Any], args: Sequence[Any], keywords: dict[str, Any]
+) -> _Shapes:
     shapes = _Shapes(declaration)
     params = declaration["params"]
     values = dict(zip((param["name"] for param in params), args, strict=False)) | keywords
@@ -207,9 +209,15 @@ def _fake_out(declaration: dict[str, Any]) -> Callable[..., None]:
         shapes = _bind_call(declaration, args, keywords)
         for out, output in zip(outs, declaration["outputs"], strict=True):
             expected = shapes.output(output)
-            if (out.dtype, out.dim(), out.device) != (expected.dtype, expected.dim(), expected.device):
+            if (out.dtype, out.dim(), out.device) != (
+                expected.dtype,
+                expected.dim(),
+                expected.device,
+            ):
                 wanted = f"{expected.dtype} {list(expected.shape)} on {expected.device}"
-                shapes.fail("out", f"expected {wanted}, got {out.dtype} {list(out.shape)} on {out.device}")
+                shapes.fail(
+                    "out", f"expected {wanted}, got {out.dtype} {list(out.shape)} on {out.device}"
+                )
             for got, want in zip(out.shape, expected.shape, strict=True):
                 torch._check(got == want, lambda: f"{declaration['name']}: 'out' has another shape")
 

@@ -129,7 +129,7 @@ def compile(  # noqa: A001
 ) -> Kernel:
     """Compiles CUDA C++ (text, or the path of a file) and gives the kernel `name`.
 
-    `name` may be a name expression such as "scale<float>". `arch` is the current GPU's unless given.
+    `name` may be a name expression such as "scale<float>"; `arch` is the current GPU's by default.
     `argtypes` ("pointer", "int", "float", "int64_t" ...) is read off the source where it can be.
     """
     path = _as_path(source)
@@ -213,7 +213,9 @@ def _packer(name: str) -> Callable[[Any], bytes]:
 def _pack_by_value(arg: Any) -> bytes:
     if isinstance(arg, bytes):
         return arg
-    raise TypeError("the kernel's signature is not plain: give argtypes=, or this argument as bytes")
+    raise TypeError(
+        "the kernel's signature is not plain: give argtypes=, or this argument as bytes"
+    )
 
 
 def _three(sizes: int | Sequence[int], fill: int) -> tuple[int, int, int]:

@@ -19,7 +19,7 @@ Array = TypeVar("Array")
 
 
 def _is_tracing() -> bool:
-    """Whether torch.compile is looking; torch's own function takes its place when torch is there."""
+    """Whether torch.compile is looking; torch's own function takes its place once it is there."""
     return False
 
 

@@ -63,6 +63,12 @@ def set_jit(mode: Literal["auto", "off", "force"]) -> None:
     C.set("jit", mode)
 
 
+def set_cache_dir(path: str) -> None:
+    """Where compiled kernels are kept (also AC4K_CACHE_DIR); a colon list reads from all of its
+    folders and writes to the first, and "" goes back to the environment's."""
+    C.set("cache_dir", path)
+
+
 def set_dependent_launch(enabled: bool) -> None:
     """Lets each kernel start while the one before it in the stream still runs (sm90 and later).
 

@@ -12,11 +12,16 @@ constexpr const char* kKindNames[] = {"None", "a tensor", "an int", "a float", "
 
 const char* expected_kind(ParamKind kind) {
   switch (kind) {
-    case ParamKind::tensor: return "a tensor";
-    case ParamKind::integer: return "an int";
-    case ParamKind::real: return "a float";
-    case ParamKind::boolean: return "a bool";
-    case ParamKind::choice: return "a str";
+    case ParamKind::tensor:
+      return "a tensor";
+    case ParamKind::integer:
+      return "an int";
+    case ParamKind::real:
+      return "a float";
+    case ParamKind::boolean:
+      return "a bool";
+    case ParamKind::choice:
+      return "a str";
   }
   return "";
 }
@@ -51,15 +56,21 @@ std::string shape_text(const DLTensor& tensor) {
 
 std::string device_text(DLDevice device) {
   switch (device.device_type) {
-    case kDLCPU: return "cpu";
-    case kDLCUDA: return "cuda:" + std::to_string(device.device_id);
-    case kDLROCM: return "rocm:" + std::to_string(device.device_id);
-    case kDLExtDev: return "another device";
-    default: return "DLPack device type " + std::to_string(device.device_type);
+    case kDLCPU:
+      return "cpu";
+    case kDLCUDA:
+      return "cuda:" + std::to_string(device.device_id);
+    case kDLROCM:
+      return "rocm:" + std::to_string(device.device_id);
+    case kDLExtDev:
+      return "another device";
+    default:
+      return "DLPack device type " + std::to_string(device.device_type);
   }
 }
 
-// ---- Checks: on every call's path ----------------------------------------------------------------
+// ---- Checks: on every call's path
+// ----------------------------------------------------------------
 
 bool same(DLDevice a, DLDevice b) {
   return a.device_type == b.device_type && a.device_id == b.device_id;
@@ -71,9 +82,12 @@ DLDevice normalised(DLDevice device) {
   switch (device.device_type) {
     case kDLCPU:
     case kDLCUDAHost:
-    case kDLROCMHost: return {kDLCPU, 0};
-    case kDLCUDAManaged: return {kDLCUDA, device.device_id};
-    default: return device;
+    case kDLROCMHost:
+      return {kDLCPU, 0};
+    case kDLCUDAManaged:
+      return {kDLCUDA, device.device_id};
+    default:
+      return device;
   }
 }
 
@@ -92,14 +106,15 @@ int64_t check_view(const Op& op, int index, const DLTensor& tensor, bool strided
     contiguous &= tensor.strides == nullptr || extent == 1 || tensor.strides[i] == elements;
     empty |= extent == 0;
     overflow |= __builtin_mul_overflow(bytes, extent, &bytes) || extent < 0;
-    elements = static_cast<int64_t>(static_cast<uint64_t>(elements) *
-                                    static_cast<uint64_t>(extent));
+    elements =
+        static_cast<int64_t>(static_cast<uint64_t>(elements) * static_cast<uint64_t>(extent));
   }
   if (empty) return 0;
   // Sizes of elements are powers of two.
   const auto misaligned =
       reinterpret_cast<uintptr_t>(data_of(tensor)) & static_cast<uintptr_t>(size - 1);
-  if (!overflow && tensor.data != nullptr && misaligned == 0 && (strided || contiguous)) [[likely]] {
+  if (!overflow && tensor.data != nullptr && misaligned == 0 && (strided || contiguous))
+      [[likely]] {
     return elements;
   }
   if (overflow) {
@@ -141,13 +156,15 @@ class Binder {
   Status check_dtype(const TensorType& type, DLDataType got, int source) {
     const uint32_t word = word_of(got);
     if (type.type_variable < 0) {
-      if (word == type.dtype_word) [[likely]] return AC4K_OK;
+      if (word == type.dtype_word) [[likely]]
+        return AC4K_OK;
       return argument_error(AC4K_INVALID_TYPE, op_, source, "expected dtype ",
                             display_name(type.dtype), ", got ", display_name(got));
     }
     const auto index = static_cast<size_t>(type.type_variable);
     if (bound_types_ & (1u << index)) {
-      if (word == call_.type_words[index]) [[likely]] return AC4K_OK;
+      if (word == call_.type_words[index]) [[likely]]
+        return AC4K_OK;
       return argument_error(AC4K_INVALID_TYPE, op_, source, "expected dtype ",
                             display_name(call_.types[index]), ", as '",
                             name_of(op_, type_source_[index]), "' has, got ", display_name(got));
@@ -174,7 +191,8 @@ class Binder {
       device_source_ = source;
       return AC4K_OK;
     }
-    if (same(device, call_.device)) [[likely]] return AC4K_OK;
+    if (same(device, call_.device)) [[likely]]
+      return AC4K_OK;
     return argument_error(AC4K_INVALID_VALUE, op_, source, "expected a tensor on ",
                           device_text(call_.device), ", as '", name_of(op_, device_source_),
                           "' is, got one on ", device_text(device));
@@ -193,9 +211,9 @@ class Binder {
         if (got != dim.multiply) return shape_error(type, tensor, source);
       } else if (bound_dims_ & (1u << dim.symbol)) {
         const int64_t bound = call_.dims[static_cast<size_t>(dim.symbol)];
-        const bool fits = dim.is_plain() ? bound == got
-                                         : bound % dim.divide == 0 &&
-                                               bound / dim.divide * dim.multiply == got;
+        const bool fits = dim.is_plain()
+                              ? bound == got
+                              : bound % dim.divide == 0 && bound / dim.divide * dim.multiply == got;
         if (!fits) return dim_error(type, dim, tensor, source);
       } else if (dim.is_plain()) {
         fix_dim(dim.symbol, got, source);
@@ -216,7 +234,8 @@ class Binder {
     }
     bool fits = leading == call_.leading_ndim;
     for (int i = 0; fits && i < leading; ++i) fits = tensor.shape[i] == call_.leading_shape[i];
-    if (fits) [[likely]] return AC4K_OK;
+    if (fits) [[likely]]
+      return AC4K_OK;
     return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(type),
                           " with ... = ", ac4k::shape_text(call_.leading_ndim, call_.leading_shape),
                           ", as '", name_of(op_, leading_source_), "' has, got ",
@@ -295,7 +314,8 @@ Status bind_kind(const Op& op, int index, const Param& param, ac4k_arg* arg) {
   }
   const auto kind = static_cast<size_t>(arg->kind);
   return argument_error(AC4K_INVALID_TYPE, op, index, "expected ", expected_kind(param.kind),
-                        ", got ", kind < std::size(kKindNames) ? kKindNames[kind] : "nothing known");
+                        ", got ",
+                        kind < std::size(kKindNames) ? kKindNames[kind] : "nothing known");
 }
 
 // The bytes a non-empty view touches, as [first, last).

@@ -55,13 +55,26 @@ std::string display_name(DLDataType type) {
   std::string text;
   if (type.lanes != 1) text = std::to_string(type.lanes) + " lanes of ";
   switch (type.code) {
-    case kDLInt: text += "int"; break;
-    case kDLUInt: text += "uint"; break;
-    case kDLFloat: text += "float"; break;
-    case kDLBfloat: text += "bfloat"; break;
-    case kDLComplex: text += "complex"; break;
-    case kDLBool: return text + "bool";
-    default: text += "DLPack type " + std::to_string(type.code) + " of "; break;
+    case kDLInt:
+      text += "int";
+      break;
+    case kDLUInt:
+      text += "uint";
+      break;
+    case kDLFloat:
+      text += "float";
+      break;
+    case kDLBfloat:
+      text += "bfloat";
+      break;
+    case kDLComplex:
+      text += "complex";
+      break;
+    case kDLBool:
+      return text + "bool";
+    default:
+      text += "DLPack type " + std::to_string(type.code) + " of ";
+      break;
   }
   return text + std::to_string(type.bits) + (type.code > kDLBool ? " bits" : "");
 }

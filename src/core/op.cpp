@@ -16,7 +16,9 @@ std::vector<const Op*>& registry() {
 RegisterOp::RegisterOp(const OpDecl& declaration) {
   auto& ops = registry();
   const Op* op = new Op(declaration);
-  const auto by_name = [](const Op* a, const Op* b) { return a->signature.name < b->signature.name; };
+  const auto by_name = [](const Op* a, const Op* b) {
+    return a->signature.name < b->signature.name;
+  };
   ops.insert(std::upper_bound(ops.begin(), ops.end(), op, by_name), op);
 }
 

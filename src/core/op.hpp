@@ -19,8 +19,8 @@ struct OpDecl {
   const char* doc;      // one line
   const char* formula;  // what is computed and how it is rounded
   const char* example;  // one doctest: lines of ">>> ..." and results
-  // Largest error against a float64 reference, in units of eps(output dtype) times the magnitude
-  // that the reference gives (for a sum, the sum of absolute values).
+  // How far from float64 the arithmetic may be, in eps of the arithmetic times the magnitude that
+  // python/ac4k/reference.py gives; the rounding to the output's dtype comes on top.
   double tolerance;
   // Output element i depends on input elements i alone: an output may then be an input.
   bool elementwise = false;
@@ -63,7 +63,7 @@ struct Call {
   std::array<int64_t, AC4K_MAX_ARGS> dims;    // by Signature::dim_names
   std::array<DType, AC4K_MAX_OUTPUTS> types;  // by Signature::type_variables
   std::array<uint32_t, AC4K_MAX_OUTPUTS> type_words;
-  int leading_ndim = -1;                      // what `...` stands for
+  int leading_ndim = -1;  // what `...` stands for
   const int64_t* leading_shape = nullptr;
 
   const DLTensor& tensor(int i) const { return *args[static_cast<size_t>(i)].value.tensor; }

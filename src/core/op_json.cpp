@@ -18,11 +18,21 @@ void write_dims(JsonWriter& json, const TensorType& type) {
 void write_default(JsonWriter& json, const Param& param) {
   json.key("default");
   switch (param.kind) {
-    case ParamKind::tensor: json.null(); break;
-    case ParamKind::integer: json.value(param.default_integer); break;
-    case ParamKind::real: json.value(param.default_real); break;
-    case ParamKind::boolean: json.value(param.default_integer != 0); break;
-    case ParamKind::choice: json.value(param.default_text); break;
+    case ParamKind::tensor:
+      json.null();
+      break;
+    case ParamKind::integer:
+      json.value(param.default_integer);
+      break;
+    case ParamKind::real:
+      json.value(param.default_real);
+      break;
+    case ParamKind::boolean:
+      json.value(param.default_integer != 0);
+      break;
+    case ParamKind::choice:
+      json.value(param.default_text);
+      break;
   }
 }
 

@@ -110,8 +110,12 @@ class Parser {
       case ParamKind::tensor:
         if (!param->tensor.optional || value != "None") return error("None for a `?` tensor");
         return AC4K_OK;
-      case ParamKind::integer: param->default_integer = std::atoll(value.c_str()); return AC4K_OK;
-      case ParamKind::real: param->default_real = std::atof(value.c_str()); return AC4K_OK;
+      case ParamKind::integer:
+        param->default_integer = std::atoll(value.c_str());
+        return AC4K_OK;
+      case ParamKind::real:
+        param->default_real = std::atof(value.c_str());
+        return AC4K_OK;
       case ParamKind::boolean:
         if (value != "True" && value != "False") return error("True or False");
         param->default_integer = value == "True";
@@ -198,7 +202,9 @@ class Parser {
 
   Status identifier(std::string* name) {
     skip_space();
-    const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
+    const auto is_word = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
     const size_t start = position_;
     while (position_ < text_.size() && is_word(text_[position_])) ++position_;
     if (position_ == start) return error("a name");

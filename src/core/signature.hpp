@@ -34,12 +34,12 @@ struct Dim {
 };
 
 struct TensorType {
-  int type_variable = -1;            // index into Signature::type_variables, or
-  DType dtype = DType::f32;          // a fixed type when type_variable < 0
-  uint32_t dtype_word = 0;           // its word_of
+  int type_variable = -1;    // index into Signature::type_variables, or
+  DType dtype = DType::f32;  // a fixed type when type_variable < 0
+  uint32_t dtype_word = 0;   // its word_of
   std::string dtype_text;
-  bool leading = false;              // starts with `...`
-  std::vector<Dim> dims;             // the rest
+  bool leading = false;   // starts with `...`
+  std::vector<Dim> dims;  // the rest
   bool strided = false;
   bool optional = false;
 };

@@ -23,12 +23,12 @@ template <typename... Parts>
 }
 
 // Returns from the enclosing function unless `expression` is AC4K_OK.
-#define AC4K_TRY(expression)                              \
-  do {                                                    \
-    if (const ::ac4k::Status ac4k_try_status = (expression); \
-        ac4k_try_status != AC4K_OK) [[unlikely]] {        \
-      return ac4k_try_status;                             \
-    }                                                     \
+#define AC4K_TRY(expression)                                                             \
+  do {                                                                                   \
+    if (const ::ac4k::Status ac4k_try_status = (expression); ac4k_try_status != AC4K_OK) \
+        [[unlikely]] {                                                                   \
+      return ac4k_try_status;                                                            \
+    }                                                                                    \
   } while (false)
 
 }  // namespace ac4k

@@ -4,7 +4,6 @@
 #include "cuda/common/mul_add.h"
 #include "ops/elementwise.hpp"
 
-
 namespace ac4k {
 namespace {
 
@@ -32,12 +31,11 @@ Status run_cuda(const Call& call) {
   if (is_contiguous(a) && is_contiguous(b) && is_contiguous(c) && all_aligned(a, b, c, out)) {
     const MulAddParams params{data_of(out), data_of(a), data_of(b), data_of(c), num_elements};
     const int64_t tile = kMulAddThreads * (kVectorBytes / size_of(call.type()));
-    return launch_1d(vectors[type], call, ceil_div(num_elements, tile), kMulAddThreads,
-                     params);
+    return launch_1d(vectors[type], call, ceil_div(num_elements, tile), kMulAddThreads, params);
   }
   const auto params = strided_params<3>(out, {&a, &b, &c});
-  return launch_1d(strided[type], call, ceil_div(num_elements, kMulAddThreads),
-                   kMulAddThreads, params);
+  return launch_1d(strided[type], call, ceil_div(num_elements, kMulAddThreads), kMulAddThreads,
+                   params);
 }
 
 const RegisterOp kOp{{

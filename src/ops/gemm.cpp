@@ -1,8 +1,9 @@
 // gemm: the dense matrix product.
+#include "cuda/common/gemm.h"
+
 #include "core/op.hpp"
 #include "core/strided.hpp"
 #include "cpu/kernels.hpp"
-#include "cuda/common/gemm.h"
 #include "ops/elementwise.hpp"
 
 namespace ac4k {
@@ -30,14 +31,12 @@ Status run_cpu(const Call& call) {
 }
 
 Status run_cuda(const Call& call) {
-  static constinit cuda::Kernel kernels[] = {{kModule, "gemm_f32"},
-                                             {kModule, "gemm_f64"},
-                                             {kModule, "gemm_f16"},
-                                             {kModule, "gemm_bf16"}};
+  static constinit cuda::Kernel kernels[] = {
+      {kModule, "gemm_f32"}, {kModule, "gemm_f64"}, {kModule, "gemm_f16"}, {kModule, "gemm_bf16"}};
   const DLTensor &a = call.tensor(kA), &b = call.tensor(kB);
   const auto a_strides = strides_of(a), b_strides = strides_of(b);
-  const GemmParams params{data_of(call.output()), data_of(a),    data_of(b),   call.dim(kM),
-                          call.dim(kN),           call.dim(kK),  a_strides[0], a_strides[1],
+  const GemmParams params{data_of(call.output()), data_of(a),   data_of(b),   call.dim(kM),
+                          call.dim(kN),           call.dim(kK), a_strides[0], a_strides[1],
                           b_strides[0],           b_strides[1]};
   const int64_t column_tiles = ceil_div(params.N, kGemmTile);
   const int64_t blocks = column_tiles * ceil_div(params.M, kGemmTile);
@@ -53,7 +52,7 @@ const RegisterOp kOp{{
     .example = ">>> import numpy as np\n"
                ">>> ac4k.gemm(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]])).tolist()\n"
                "[[1.0, 2.0], [3.0, 4.0]]",
-    .tolerance = 8.0,
+    .tolerance = 1.0,
     .cpu = run_cpu,
     .cuda = run_cuda,
 }};

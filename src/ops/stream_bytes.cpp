@@ -1,7 +1,8 @@
 // stream_bytes: the roofline of memory-bound ops, as an op.
+#include "cuda/common/stream_bytes.h"
+
 #include "core/op.hpp"
 #include "cpu/kernels.hpp"
-#include "cuda/common/stream_bytes.h"
 #include "ops/elementwise.hpp"
 
 namespace ac4k {

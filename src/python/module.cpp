@@ -10,11 +10,20 @@ namespace ac4k::python {
 PyObject* raise_status(ac4k_status status) {
   PyObject* type = PyExc_RuntimeError;
   switch (status) {
-    case AC4K_INVALID_VALUE: type = PyExc_ValueError; break;
-    case AC4K_INVALID_TYPE: type = PyExc_TypeError; break;
-    case AC4K_UNSUPPORTED: type = PyExc_NotImplementedError; break;
-    case AC4K_OUT_OF_MEMORY: type = PyExc_MemoryError; break;
-    default: break;
+    case AC4K_INVALID_VALUE:
+      type = PyExc_ValueError;
+      break;
+    case AC4K_INVALID_TYPE:
+      type = PyExc_TypeError;
+      break;
+    case AC4K_UNSUPPORTED:
+      type = PyExc_NotImplementedError;
+      break;
+    case AC4K_OUT_OF_MEMORY:
+      type = PyExc_MemoryError;
+      break;
+    default:
+      break;
   }
   PyErr_SetString(type, ac4k_last_error());
   return nullptr;
@@ -137,11 +146,13 @@ PyObject* describe(PyObject*, PyObject* object) {
   TensorView view;
   bool torch_seen = false;
   switch (view.read(object, &torch_seen)) {
-    case TensorView::Result::error: return nullptr;
+    case TensorView::Result::error:
+      return nullptr;
     case TensorView::Result::use_torch_op:
       PyErr_SetString(PyExc_TypeError, "expected a tensor with plain memory");
       return nullptr;
-    case TensorView::Result::ok: break;
+    case TensorView::Result::ok:
+      break;
   }
   const DLTensor& tensor = view.tensor();
   void* stream = view.adapter_stream();
@@ -153,11 +164,10 @@ PyObject* describe(PyObject*, PyObject* object) {
     PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(tensor.shape[i]));
   }
   if (!shape) return nullptr;
-  return Py_BuildValue("KOiiK",
-                       reinterpret_cast<unsigned long long>(tensor.data) + tensor.byte_offset,
-                       shape.get(), static_cast<int>(tensor.device.device_type),
-                       static_cast<int>(tensor.device.device_id),
-                       reinterpret_cast<unsigned long long>(stream));
+  return Py_BuildValue(
+      "KOiiK", reinterpret_cast<unsigned long long>(tensor.data) + tensor.byte_offset, shape.get(),
+      static_cast<int>(tensor.device.device_type), static_cast<int>(tensor.device.device_id),
+      reinterpret_cast<unsigned long long>(stream));
 }
 
 PyMethodDef methods[] = {
@@ -179,8 +189,8 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_C", nullptr, -1, methods,
-                                 nullptr,               nullptr, nullptr, nullptr};
+PyModuleDef module_definition = {
+    PyModuleDef_HEAD_INIT, "_C", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace
 }  // namespace ac4k::python

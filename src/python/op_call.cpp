@@ -21,7 +21,7 @@ struct OpBinding {
   const ac4k_op* op;
   std::vector<ac4k_param> params;
   std::vector<std::vector<Choice>> choices;  // by parameter
-  std::vector<PyObject*> names;  // interned, `out` last
+  std::vector<PyObject*> names;              // interned, `out` last
   std::vector<uint8_t> tensor_params, scalar_params;
   size_t num_outputs;
   PyMethodDef method;
@@ -32,8 +32,7 @@ struct OpBinding {
 
 // The `self` of an op's function: plain memory, since a capsule checks its name on every call.
 struct OpObject {
-  PyObject_HEAD
-  OpBinding* binding;
+  PyObject_HEAD OpBinding* binding;
 };
 
 // One object per parameter and one for `out`, null where nothing was given.
@@ -165,7 +164,8 @@ bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_
   }
   Ref type_name(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__"));
   PyErr_Format(PyExc_TypeError, "%s: argument '%s': expected %s, got %U", ac4k_op_name(binding.op),
-               binding.params[index].name, expected, type_name ? type_name.get() : binding.names[index]);
+               binding.params[index].name, expected,
+               type_name ? type_name.get() : binding.names[index]);
   return false;
 }
 
@@ -235,11 +235,13 @@ TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Views& 
   const auto read_one = [&](PyObject* object, TensorView* view) {
     const auto result = view->read(object, torch_seen);
     if (result == TensorView::Result::ok && view->readonly()) {
-      PyErr_Format(PyExc_ValueError, "%s: argument 'out': expected a writable array, got a read-only one",
+      PyErr_Format(PyExc_ValueError,
+                   "%s: argument 'out': expected a writable array, got a read-only one",
                    ac4k_op_name(binding.op));
       return TensorView::Result::error;
     }
-    if (result == TensorView::Result::error) name_argument(binding, binding.names[binding.out_slot()]);
+    if (result == TensorView::Result::error)
+      name_argument(binding, binding.names[binding.out_slot()]);
     return result;
   };
   if (binding.num_outputs == 1) return read_one(out, &views[0]);
@@ -260,9 +262,12 @@ PyObject* call_into(const OpBinding& binding, const ac4k_arg* args, Slots slots,
   Views views(binding.num_outputs);
   PyObject* out = slots[binding.out_slot()];
   switch (read_outputs(binding, out, views, &torch_seen)) {
-    case TensorView::Result::error: return nullptr;
-    case TensorView::Result::use_torch_op: return call_torch_op(binding, slots);
-    case TensorView::Result::ok: break;
+    case TensorView::Result::error:
+      return nullptr;
+    case TensorView::Result::use_torch_op:
+      return call_torch_op(binding, slots);
+    case TensorView::Result::ok:
+      break;
   }
   const DLTensor* outputs[AC4K_MAX_OUTPUTS];
   for (size_t i = 0; i < binding.num_outputs; ++i) outputs[i] = &views[i].tensor();
@@ -308,8 +313,8 @@ PyObject* call_without_tensors(const OpBinding& binding, const ac4k_arg* values)
   const ac4k_status status =
       ac4k_infer(binding.op, values, binding.params.size(), specs, binding.num_outputs);
   if (status != AC4K_OK) return raise_status(status);
-  return PyErr_Format(PyExc_TypeError, "%s: expected at least one tensor, or out=",
-                      ac4k_op_name(binding.op));
+  return PyErr_Format(PyExc_TypeError,
+                      "%s: expected at least one tensor, or out=", ac4k_op_name(binding.op));
 }
 
 PyObject* call_with(const OpBinding& binding, Slots slots) {
@@ -381,8 +386,9 @@ bool add_ops(PyObject* module) {
     for (size_t p = 0; p < ac4k_op_num_params(binding->op); ++p) {
       binding->params.push_back(ac4k_op_param(binding->op, p));
       binding->names.push_back(PyUnicode_InternFromString(binding->params.back().name));
-      auto& params_of_kind = binding->params.back().kind == AC4K_ARG_TENSOR ? binding->tensor_params
-                                                                            : binding->scalar_params;
+      auto& params_of_kind = binding->params.back().kind == AC4K_ARG_TENSOR
+                                 ? binding->tensor_params
+                                 : binding->scalar_params;
       params_of_kind.push_back(static_cast<uint8_t>(p));
       binding->choices.emplace_back();
       for (size_t c = 0; const char* text = ac4k_op_choice(binding->op, p, c); ++c) {

@@ -24,7 +24,8 @@ TypeEntry cached_types[kCachedTypes];
 size_t num_cached_types = 0;
 
 const DLPackExchangeAPI* exchange_api_of(PyTypeObject* type) {
-  Ref capsule(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
+  Ref capsule(
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
   if (!capsule || !PyCapsule_IsValid(capsule.get(), "dlpack_exchange_api")) {
     PyErr_Clear();
     return nullptr;
@@ -43,9 +44,16 @@ TypeEntry classify(PyTypeObject* type) {
   entry.api = exchange_api_of(type);
   if (entry.api != nullptr) {
     switch (torch_kind_of(type)) {
-      case TorchKind::plain: entry.route = Route::exchange; entry.is_torch = true; break;
-      case TorchKind::subclass: entry.route = Route::torch_op; break;
-      case TorchKind::none: entry.route = Route::exchange; break;
+      case TorchKind::plain:
+        entry.route = Route::exchange;
+        entry.is_torch = true;
+        break;
+      case TorchKind::subclass:
+        entry.route = Route::torch_op;
+        break;
+      case TorchKind::none:
+        entry.route = Route::exchange;
+        break;
     }
     return entry;
   }
@@ -145,9 +153,12 @@ TensorView::Result TensorView::read(PyObject* object, bool* torch_seen) {
       if (!entry.is_torch) return Result::error;
       PyErr_Clear();
       return Result::use_torch_op;
-    case Route::torch_op: return Result::use_torch_op;
-    case Route::buffer: return read_buffer(object);
-    case Route::adapter: return read_adapter(object);
+    case Route::torch_op:
+      return Result::use_torch_op;
+    case Route::buffer:
+      return read_buffer(object);
+    case Route::adapter:
+      return read_adapter(object);
   }
   return Result::error;
 }
@@ -231,7 +242,8 @@ bool Output::allocate(const ac4k_tensor_spec& spec, PyObject* prototype, const T
   if (view.api() != nullptr) {
     api_ = view.api();
     DLTensor wanted{};
-    wanted.device = view.tensor().device.device_type == kDLCUDAHost ? DLDevice{kDLCPU, 0} : spec.device;
+    wanted.device =
+        view.tensor().device.device_type == kDLCUDAHost ? DLDevice{kDLCPU, 0} : spec.device;
     wanted.dtype = spec.dtype;
     wanted.ndim = spec.ndim;
     wanted.shape = const_cast<int64_t*>(spec.shape);

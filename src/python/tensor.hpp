@@ -17,7 +17,8 @@ class TensorView {
   TensorView(const TensorView&) = delete;
   TensorView& operator=(const TensorView&) = delete;
   ~TensorView() {
-    if (borrowed_ != nullptr) [[unlikely]] release();
+    if (borrowed_ != nullptr) [[unlikely]]
+      release();
   }
 
   // What became of a read.

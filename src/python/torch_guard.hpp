@@ -17,8 +17,9 @@ TorchKind torch_kind_of(PyTypeObject* type);
 // directly. torch keeps the dispatch keys that modes, functorch and tracers add there.
 bool torch_is_intercepting();
 
-// A real tensor whose sign is flipped when it is read: the imaginary part of a conjugate. DLPack does
-// not show it. Such a view of complex memory has no dim of stride one, so only those need asking.
+// A real tensor whose sign is flipped when it is read: the imaginary part of a conjugate. DLPack
+// does not show it. Such a view of complex memory has no dim of stride one, so only those need
+// asking.
 bool torch_is_negated(PyObject* tensor);
 
 // Called once by ac4k/_torch_door.py, on a thread where nothing intercepts but inference mode, so

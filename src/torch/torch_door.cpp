@@ -104,8 +104,9 @@ void* current_cuda_stream(int32_t device_index) {
   using Function = AOTITorchError (*)(int32_t, void**);
   static const auto function = [] {
     void* library = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
-    return library ? reinterpret_cast<Function>(dlsym(library, "aoti_torch_get_current_cuda_stream"))
-                   : nullptr;
+    return library
+               ? reinterpret_cast<Function>(dlsym(library, "aoti_torch_get_current_cuda_stream"))
+               : nullptr;
   }();
   void* stream = nullptr;
   if (function == nullptr || function(device_index, &stream) != AOTI_TORCH_SUCCESS) {
@@ -172,9 +173,10 @@ Tensor allocate(const ac4k_op* op, const ac4k_tensor_spec& spec) {
   }
   const bool on_gpu = spec.device.device_type == kDLCUDA;
   AtenTensorHandle handle = nullptr;
-  if (aoti_torch_empty_strided(spec.ndim, spec.shape, strides.data(), to_torch(spec.dtype),
-                               on_gpu ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu(),
-                               on_gpu ? spec.device.device_id : 0, &handle) != AOTI_TORCH_SUCCESS) {
+  if (aoti_torch_empty_strided(
+          spec.ndim, spec.shape, strides.data(), to_torch(spec.dtype),
+          on_gpu ? aoti_torch_device_type_cuda() : aoti_torch_device_type_cpu(),
+          on_gpu ? spec.device.device_id : 0, &handle) != AOTI_TORCH_SUCCESS) {
     throw std::runtime_error(std::string(ac4k_op_name(op)) + ": cannot allocate the output");
   }
   return Tensor(handle);
@@ -192,8 +194,7 @@ void call_functional(const ac4k_op* op, StableIValue* stack) {
     outputs[i].hold(allocate(op, specs[i]), op, "out");
     views[i] = &outputs[i].view;
   }
-  throw_unless_ok(
-      ac4k_call(op, args.values.data(), num_params, views, num_outputs, args.stream()));
+  throw_unless_ok(ac4k_call(op, args.values.data(), num_params, views, num_outputs, args.stream()));
   for (size_t i = 0; i < num_outputs; ++i) stack[i] = from(*outputs[i].tensor);
 }
 
@@ -207,8 +208,7 @@ void call_out(const ac4k_op* op, StableIValue* stack) {
   }
   BoxedArgs args;
   args.take(op, stack, num_params);
-  throw_unless_ok(
-      ac4k_call(op, args.values.data(), num_params, views, num_outputs, args.stream()));
+  throw_unless_ok(ac4k_call(op, args.values.data(), num_params, views, num_outputs, args.stream()));
 }
 
 // A boxed kernel is a bare function pointer, so each op gets an instance that knows its index.
@@ -242,7 +242,7 @@ STABLE_TORCH_LIBRARY_IMPL(ac4k, CUDA, library) { implement(library); }
 
 // An empty Python module: importing it runs the registrations above.
 PyMODINIT_FUNC PyInit__torch() {
-  static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_torch", nullptr, -1, nullptr,
-                                   nullptr,               nullptr,  nullptr, nullptr};
+  static PyModuleDef definition = {
+      PyModuleDef_HEAD_INIT, "_torch", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
   return PyModule_Create(&definition);
 }

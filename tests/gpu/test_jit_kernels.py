@@ -55,7 +55,7 @@ def test_templates_files_and_argument_checks(tmp_path: Path) -> None:
         scale(1, 128, y, x, 1.0, 2.5)
     with pytest.raises(ValueError, match="expected a CUDA tensor"):
         scale(1, 128, y, x.cpu(), 1.0, 100)
-    with pytest.raises((ValueError, RuntimeError), match="block|thread"):
+    with pytest.raises((ValueError, RuntimeError), match=r"block|thread"):
         scale(1, 4096, y, x, 1.0, 100)
     with pytest.raises(RuntimeError, match="no_such_function"):
         ac4k.jit.compile('extern "C" __global__ void f() { no_such_function(); }', "f")
@@ -78,7 +78,9 @@ def run(program: str, cache: Path, mode: str) -> subprocess.CompletedProcess[str
     import os
 
     env = {**os.environ, "AC4K_CACHE_DIR": str(cache), "AC4K_JIT": mode}
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=300)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=300
+    )
 
 
 CAPTURE = """
@@ -100,7 +102,11 @@ def test_compiling_under_capture_is_refused_and_loading_is_not(tmp_path: Path) -
     cold = run(CAPTURE, tmp_path, "force")
     assert "refused:" in cold.stdout, cold.stdout + cold.stderr
     assert "capture" in cold.stdout
-    warm = run("import ac4k, torch; x = torch.ones(8, device='cuda'); ac4k.element_wise_mul_add(x, x, x)", tmp_path, "force")
+    warm = run(
+        "import ac4k, torch; x = torch.ones(8, device='cuda'); ac4k.element_wise_mul_add(x, x, x)",
+        tmp_path,
+        "force",
+    )
     assert warm.returncode == 0, warm.stderr
     cached = run(CAPTURE, tmp_path, "force")
     assert "captured 8192.0" in cached.stdout, cached.stdout + cached.stderr

@@ -39,7 +39,9 @@ def test_gpu_agrees_with_cpu(index: int) -> None:
     on_gpu = function(*args, **options)
     on_cpu = function(*(a.cpu() if isinstance(a, torch.Tensor) else a for a in args), **options)
     if on_gpu.is_floating_point():
-        torch.testing.assert_close(on_gpu.cpu(), on_cpu, rtol=1e-2, atol=1e-2 if on_cpu.dtype == torch.bfloat16 else 1e-4)
+        torch.testing.assert_close(
+            on_gpu.cpu(), on_cpu, rtol=1e-2, atol=1e-2 if on_cpu.dtype == torch.bfloat16 else 1e-4
+        )
     else:
         assert torch.equal(on_gpu.cpu(), on_cpu)
 
@@ -139,10 +141,14 @@ def test_dependent_launches_keep_their_order(dtype: torch.dtype) -> None:
 
 
 def test_mixed_devices_are_refused() -> None:
-    with pytest.raises(ValueError, match="argument 'B': expected a tensor on cuda:0, as 'A' is, got one on cpu"):
+    with pytest.raises(
+        ValueError, match="argument 'B': expected a tensor on cuda:0, as 'A' is, got one on cpu"
+    ):
         ac4k.gemm(torch.ones(2, 2, device="cuda"), torch.ones(2, 2))
     with pytest.raises(ValueError, match="argument 'out': expected a tensor on cuda:0"):
-        ac4k.gemm(torch.ones(2, 2, device="cuda"), torch.ones(2, 2, device="cuda"), out=torch.ones(2, 2))
+        ac4k.gemm(
+            torch.ones(2, 2, device="cuda"), torch.ones(2, 2, device="cuda"), out=torch.ones(2, 2)
+        )
 
 
 def test_more_than_2_to_the_31_elements() -> None:

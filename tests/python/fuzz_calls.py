@@ -52,7 +52,9 @@ class Guarded:
         return bool((self.memory[self.begin : self.end] == 0x5A).all())
 
 
-def random_tensor(rng: random.Random, shape: tuple[int, ...], dtype: str, device: str) -> torch.Tensor:
+def random_tensor(
+    rng: random.Random, shape: tuple[int, ...], dtype: str, device: str
+) -> torch.Tensor:
     generator = torch.Generator().manual_seed(rng.getrandbits(40))
     if DTYPES[dtype].eps:
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
@@ -77,7 +79,9 @@ def with_layout(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
             return tensor
         return tensor.narrow(axis, 0, 1).expand(tensor.shape)
     if layout == "stepped":
-        wide = torch.empty((*tensor.shape[:-1], tensor.shape[-1] * 2), dtype=tensor.dtype, device=tensor.device)
+        wide = torch.empty(
+            (*tensor.shape[:-1], tensor.shape[-1] * 2), dtype=tensor.dtype, device=tensor.device
+        )
         wide[..., ::2] = tensor
         return wide[..., ::2]
     flat = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
@@ -106,7 +110,12 @@ class Call:
         if rng.random() < 0.6:
             shift = rng.choice((0, 0, 1))
             self.outs = [
-                Guarded(shape_of(o["dims"], self.sizes), self.types.get(o["dtype"], o["dtype"]), device, shift)
+                Guarded(
+                    shape_of(o["dims"], self.sizes),
+                    self.types.get(o["dtype"], o["dtype"]),
+                    device,
+                    shift,
+                )
                 for o in op["outputs"]
             ]
             tensors = tuple(guarded.tensor for guarded in self.outs)
@@ -132,7 +141,13 @@ class Call:
     def mutate(self) -> None:
         """Makes one thing about the call wrong, or at least unusual."""
         rng = self.rng
-        mutations = [self.wrong_value, self.wrong_shape, self.wrong_dtype, self.missing, self.surplus_argument]
+        mutations = [
+            self.wrong_value,
+            self.wrong_shape,
+            self.wrong_dtype,
+            self.missing,
+            self.surplus_argument,
+        ]
         mutations += [self.huge, self.other_device, self.wrong_scalar, self.wrong_out, self.overlap]
         mutation = rng.choice(mutations)
         self.mutation = mutation.__name__
@@ -148,7 +163,19 @@ class Call:
 
     def wrong_value(self) -> None:
         name = self.rng.choice([p["name"] for p in self.op["params"]])
-        wrong = (None, 3, 2.5, "text", [1.0, 2.0], object(), b"bytes", {}, float("nan"), 2**80, True)
+        wrong = (
+            None,
+            3,
+            2.5,
+            "text",
+            [1.0, 2.0],
+            object(),
+            b"bytes",
+            {},
+            float("nan"),
+            2**80,
+            True,
+        )
         self.values[name] = self.rng.choice(wrong)
 
     def wrong_shape(self) -> None:
@@ -196,13 +223,19 @@ class Call:
 
     def wrong_scalar(self) -> None:
         if (name := self.pick("int", "float", "choice", "bool")) is not None:
-            self.values[name] = self.rng.choice((-1, 2**63, -(2**63), 2.5, "nonsense", None, "\ud800", ""))
+            self.values[name] = self.rng.choice(
+                (-1, 2**63, -(2**63), 2.5, "nonsense", None, "\ud800", "")
+            )
 
     def wrong_out(self) -> None:
         if not self.outs:
             return
         tensor = self.outs[0].tensor
-        wrong = [tensor.to("meta"), tensor[..., None], tensor.double() if tensor.dtype != torch.float64 else tensor.float()]
+        wrong = [
+            tensor.to("meta"),
+            tensor[..., None],
+            tensor.double() if tensor.dtype != torch.float64 else tensor.float(),
+        ]
         if tensor.dim() and tensor.shape[-1] > 1:
             wrong += [tensor[..., :-1], tensor[..., :1].expand(tensor.shape)]
         if tensor.dim() == 2:
@@ -219,7 +252,11 @@ class Call:
         needed = tensor.numel() * tensor.element_size()
         if memory.numel() < needed:
             return
-        start = self.rng.choice((0, self.outs[0].begin)) // tensor.element_size() * tensor.element_size()
+        start = (
+            self.rng.choice((0, self.outs[0].begin))
+            // tensor.element_size()
+            * tensor.element_size()
+        )
         start = min(start, memory.numel() - needed) // tensor.element_size() * tensor.element_size()
         self.values[name] = memory[start : start + needed].view(tensor.dtype).view(tensor.shape)
 
@@ -246,7 +283,9 @@ class Call:
                 return packet.default(*positional, **keywords)
             packet.out(*positional, **keywords, out=out)
             return out
-        function = getattr(ac4k, self.op["name"]) if door != "_C" else getattr(ac4k._C, self.op["name"])
+        function = (
+            getattr(ac4k, self.op["name"]) if door != "_C" else getattr(ac4k._C, self.op["name"])
+        )
         return function(*positional, **keywords, **({} if out is None else {"out": out}))
 
     def check_result(self, result: Any) -> str | None:
@@ -292,14 +331,20 @@ def as_numpy(value: Any) -> Any:
     return value.numpy()
 
 
-def one_call(op: dict[str, Any], rng: random.Random, device: str, counts: Counter[str]) -> str | None:
+def one_call(
+    op: dict[str, Any], rng: random.Random, device: str, counts: Counter[str]
+) -> str | None:
     doors = ("eager", "_C", "torch") if device == "cuda" else ("eager", "_C", "torch", "numpy")
     door = rng.choice(doors)
     call = Call(op, rng, device)
     if rng.random() < 0.6:
         call.mutate()
     what = f"{op['name']} through {door}, {call.mutation}, sizes {call.sizes}, types {call.types}"
-    before = {n: v.clone() for n, v in call.values.items() if isinstance(v, torch.Tensor) and v.numel() < 10**6 and v.device.type != "meta"}
+    before = {
+        n: v.clone()
+        for n, v in call.values.items()
+        if isinstance(v, torch.Tensor) and v.numel() < 10**6 and v.device.type != "meta"
+    }
     try:
         result = call.run(door)
     except EXCEPTIONS as error:
@@ -314,7 +359,9 @@ def one_call(op: dict[str, Any], rng: random.Random, device: str, counts: Counte
     else:
         counts["result"] += 1
         aliased = call.mutation == "overlap"
-        on_meta = any(isinstance(v, torch.Tensor) and v.device.type == "meta" for v in call.values.values())
+        on_meta = any(
+            isinstance(v, torch.Tensor) and v.device.type == "meta" for v in call.values.values()
+        )
         for name, value in before.items():
             if aliased:
                 call.values[name] = value

@@ -18,7 +18,9 @@ def test_numpy() -> None:
     assert type(result) is np.ndarray
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, A @ B, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(ac4k.gemm(A.T, B[::-1, ::-1]), A.T @ B[::-1, ::-1], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        ac4k.gemm(A.T, B[::-1, ::-1]), A.T @ B[::-1, ::-1], rtol=1e-5, atol=1e-5
+    )
     out = np.empty((5, 5), np.float32)
     assert ac4k.gemm(A, B, out=out) is out
 
@@ -29,7 +31,8 @@ def test_numpy_with_ml_dtypes() -> None:
     result = ac4k.fused_add_gelu(x, x[0])
     assert result.dtype == ml_dtypes.bfloat16
     expected = ac4k.fused_add_gelu(
-        torch.tensor(x.astype(np.float32)).bfloat16(), torch.tensor(x[0].astype(np.float32)).bfloat16()
+        torch.tensor(x.astype(np.float32)).bfloat16(),
+        torch.tensor(x[0].astype(np.float32)).bfloat16(),
     )
     np.testing.assert_array_equal(result.astype(np.float32), expected.float().numpy())
 
@@ -77,7 +80,9 @@ def test_jax() -> None:
     result = ac4k.fused_add_gelu(x, x[0])
     assert isinstance(result, jax.Array)
     assert result.devices() == x.devices()
-    np.testing.assert_allclose(result, jax.nn.gelu(x + x[0], approximate=False), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        result, jax.nn.gelu(x + x[0], approximate=False), rtol=1e-5, atol=1e-6
+    )
     half = x.astype(jax.numpy.bfloat16)
     assert ac4k.element_wise_mul_add(half, half, half).dtype == jax.numpy.bfloat16
     with pytest.raises(ValueError, match="writable"):

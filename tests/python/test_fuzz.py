@@ -16,7 +16,9 @@ CALLS = 12000
 @pytest.mark.parametrize("seed", [1, 2])
 def test_random_calls_raise_or_are_right(seed: int, device: str) -> None:
     command = [sys.executable, str(FUZZER), "--seed", str(seed), "--count", str(CALLS)]
-    done = subprocess.run([*command, "--device", device], capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [*command, "--device", device], capture_output=True, text=True, timeout=900
+    )
     output = re.sub(r"[\r\n]call \d+(?=[\r\n])", "", done.stdout)  # all but the last
     assert done.returncode == 0, f"{output[-4000:]}\n{done.stderr[-4000:]}"
     assert f"{CALLS} calls, 0 failures" in output
@@ -40,6 +42,8 @@ ac4k.element_wise_mul_add = wrong
 sys.argv = ["fuzz_calls.py", "--seed", "1", "--count", "200"]
 runpy.run_path({str(FUZZER)!r}, run_name="__main__")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 1
     assert "times the tolerance" in done.stdout

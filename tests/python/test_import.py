@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **environment}
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=600)
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=env, timeout=600
+    )
 
 
 def test_import_is_quick_and_brings_neither_torch_nor_numpy() -> None:
@@ -96,7 +98,9 @@ def test_plain_checkout_builds_itself_once(tmp_path: Path) -> None:
         "AC4K_CACHE_DIR": str(tmp_path / "cache"),
         "AC4K_BACKEND": "cpu",
     }
-    program = "import ac4k, numpy as np; print(ac4k.__file__); print(ac4k.gemm(np.eye(2), np.eye(2)).sum())"
+    program = (
+        "import ac4k, numpy as np; print(ac4k.__file__, ac4k.gemm(np.eye(2), np.eye(2)).sum())"
+    )
     # -S keeps the installed package out; PYTHONPATH brings NumPy back.
     command = [sys.executable, "-S", "-c", program]
     env = {**os.environ, **environment}

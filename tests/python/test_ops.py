@@ -19,7 +19,20 @@ from ac4k.reference import REFERENCES, error_ratio
 OPS = {op["name"]: op for op in ac4k.op_table()}
 FLOATS = ("f32", "f64", "f16", "bf16")
 TORCH = {name: getattr(torch, dtype.torch) for name, dtype in DTYPES.items()}
-SPECIALS = (0.0, -0.0, math.inf, -math.inf, math.nan, 1e-40, -1e-40, 1e-7, 65504.0, -65504.0, 3e38, 1.0)
+SPECIALS = (
+    0.0,
+    -0.0,
+    math.inf,
+    -math.inf,
+    math.nan,
+    1e-40,
+    -1e-40,
+    1e-7,
+    65504.0,
+    -65504.0,
+    3e38,
+    1.0,
+)
 
 
 def test_every_op_has_a_reference() -> None:
@@ -37,7 +50,9 @@ def wide(tensor: torch.Tensor) -> Any:
 
 def assert_right(name: str, dtype: str, result: torch.Tensor, *args: Any, **options: Any) -> None:
     with np.errstate(all="ignore"):
-        expected = REFERENCES[name](*(wide(a) if isinstance(a, torch.Tensor) else a for a in args), **options)
+        expected = REFERENCES[name](
+            *(wide(a) if isinstance(a, torch.Tensor) else a for a in args), **options
+        )
     assert result.dtype == TORCH[dtype]
     assert tuple(result.shape) == expected.result.shape
     assert error_ratio(dtype, OPS[name]["tolerance"], wide(result), expected) <= 1
@@ -45,7 +60,17 @@ def assert_right(name: str, dtype: str, result: torch.Tensor, *args: Any, **opti
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
-    "shape", [(1, 1, 1), (3, 5, 7), (1, 64, 129), (17, 1, 33), (64, 48, 0), (128, 130, 257), (5, 3, 1), (65, 64, 63)]
+    "shape",
+    [
+        (1, 1, 1),
+        (3, 5, 7),
+        (1, 64, 129),
+        (17, 1, 33),
+        (64, 48, 0),
+        (128, 130, 257),
+        (5, 3, 1),
+        (65, 64, 63),
+    ],
 )
 def test_gemm(device: str, dtype: str, shape: tuple[int, int, int]) -> None:
     M, N, K = shape
@@ -73,7 +98,18 @@ def test_gemm_strides(device: str, dtype: str, a_layout: str, b_layout: str) -> 
     assert_right("gemm", dtype, ac4k.gemm(A, B), A, B)
 
 
-ELEMENTWISE_SHAPES = [(), (1,), (7,), (4096,), (3, 1, 5), (2, 3, 4, 5), (129, 257), (0, 5), (64, 4096), (5, 8191)]
+ELEMENTWISE_SHAPES = [
+    (),
+    (1,),
+    (7,),
+    (4096,),
+    (3, 1, 5),
+    (2, 3, 4, 5),
+    (129, 257),
+    (0, 5),
+    (64, 4096),
+    (5, 8191),
+]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -88,7 +124,10 @@ def test_element_wise_mul_add(device: str, dtype: str, shape: tuple[int, ...]) -
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("approximate", ["none", "tanh"])
-@pytest.mark.parametrize("shape", [(1,), (7,), (4096,), (3, 1, 5), (2, 3, 4, 8), (129, 257), (0, 5), (64, 4096), (1027, 16)])
+@pytest.mark.parametrize(
+    "shape",
+    [(1,), (7,), (4096,), (3, 1, 5), (2, 3, 4, 8), (129, 257), (0, 5), (64, 4096), (1027, 16)],
+)
 def test_fused_add_gelu(device: str, dtype: str, shape: tuple[int, ...], approximate: str) -> None:
     x, bias = random(shape, dtype, device, 1) * 3, random(shape[-1:], dtype, device, 2)
     out = torch.full(shape, math.nan, dtype=TORCH[dtype], device=device)
@@ -102,7 +141,9 @@ def test_gelu_keeps_its_relative_accuracy_in_the_tail(device: str, dtype: str) -
     """Where 1 + erf(x) would cancel to nothing. Float: x * x / 2 is rounded before exp, which costs
     up to 32 * eps at x = -8; double: erfc of the C library, a few eps."""
     x = torch.linspace(-8, -1, 1001, dtype=torch.float64)
-    result = ac4k.fused_add_gelu(x.to(TORCH[dtype]).to(device), torch.zeros(1001, dtype=TORCH[dtype], device=device))
+    result = ac4k.fused_add_gelu(
+        x.to(TORCH[dtype]).to(device), torch.zeros(1001, dtype=TORCH[dtype], device=device)
+    )
     rounded = x.to(TORCH[dtype]).double()
     expected = torch.special.erfc(-rounded / math.sqrt(2)) * 0.5 * rounded
     relative = ((result.cpu().double() - expected) / expected).abs().max().item()
@@ -141,7 +182,9 @@ def test_special_values(device: str, dtype: str) -> None:
     assert torch.equal(result.isnan(), expected.isnan())
     assert torch.equal(result.isinf(), expected.isinf())
     if dtype != "f64":
-        near = (result.double() - expected.double()).abs() <= expected.double().abs() * 2.0**-6 + 1e-37
+        near = (
+            result.double() - expected.double()
+        ).abs() <= expected.double().abs() * 2.0**-6 + 1e-37
         assert bool((near | expected.isnan() | (result == expected)).all())
     x = torch.tensor(SPECIALS, dtype=TORCH[dtype], device=device)
     for approximate in ("none", "tanh"):
@@ -159,7 +202,13 @@ def test_in_place(device: str, dtype: str) -> None:
     a, b, c = (random((33, 40), dtype, device, seed) for seed in range(3))
     expected = ac4k.element_wise_mul_add(a, b, c)
     for index in range(3):
-        args = [a.clone(), b, c] if index == 0 else [a, b.clone(), c] if index == 1 else [a, b, c.clone()]
+        args = (
+            [a.clone(), b, c]
+            if index == 0
+            else [a, b.clone(), c]
+            if index == 1
+            else [a, b, c.clone()]
+        )
         ac4k.element_wise_mul_add(*args, out=args[index])
         assert torch.equal(args[index], expected)
     x, bias = a.clone(), random((40,), dtype, device, 5)
@@ -171,10 +220,15 @@ def test_in_place(device: str, dtype: str) -> None:
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_stream_bytes(read: int, write: int, seed: int) -> None:
     src = np.random.default_rng(seed).integers(0, 256, read, dtype=np.uint8)
-    assert np.array_equal(ac4k.stream_bytes(src, write), REFERENCES["stream_bytes"](src, write).result)
+    assert np.array_equal(
+        ac4k.stream_bytes(src, write), REFERENCES["stream_bytes"](src, write).result
+    )
 
 
-@pytest.mark.parametrize(("read", "write"), [(3 * 65536, 65536), (65536 * 5, 65536), (10**6 + 7, 10**6), (7, 10**6), (4 * 1040, 1040)])
+@pytest.mark.parametrize(
+    ("read", "write"),
+    [(3 * 65536, 65536), (65536 * 5, 65536), (10**6 + 7, 10**6), (7, 10**6), (4 * 1040, 1040)],
+)
 def test_stream_bytes_large(device: str, read: int, write: int) -> None:
     src = torch.randint(0, 256, (read,), dtype=torch.uint8)
     result = ac4k.stream_bytes(src.to(device), write).cpu().numpy()

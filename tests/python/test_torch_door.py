@@ -13,39 +13,41 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ac4k
+from ac4k.bench.arrays import TorchArrays
+from ac4k.bench.inputs import dim_names, dtypes_of, make_arguments
 
-gelu = torch.nn.functional.gelu
-
-
-def sample_calls(device: str) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
-    x, w = torch.randn(4, 8, device=device), torch.randn(8, 3, device=device)
-    return [
-        ("gemm", (x, w), {}),
-        ("gemm", (x.bfloat16(), w.bfloat16().t().contiguous().t()), {}),
-        ("fused_add_gelu", (x, x[0]), {}),
-        ("fused_add_gelu", (x.half(), x[0].half()), {"approximate": "tanh"}),
-        ("element_wise_mul_add", (x, x, x), {}),
-        ("stream_bytes", (torch.arange(16, dtype=torch.uint8, device=device), 4), {}),
-    ]
+OPS = {op["name"]: op for op in ac4k.op_table()}
+SIZES = {"...": (3,)}  # for dims that no number below fits
 
 
-def test_every_op_has_a_sample(device: str) -> None:
-    assert {name for name, _, _ in sample_calls(device)} == {op["name"] for op in ac4k.op_table()}
+def sample_calls(name: str, device: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Calls of any op, made from its declaration: two dtypes, each choice."""
+    op = OPS[name]
+    sizes = {dim: 32 * (i + 1) for i, dim in enumerate(dim_names(op))} | SIZES
+    calls = []
+    for dtype in (dtypes_of(op)[0], dtypes_of(op)[-1]):
+        made = make_arguments(op, sizes, dtype, TorchArrays(device))
+        calls.append((tuple(made.args), made.options))
+    for param in op["params"]:
+        if param["kind"] == "choice":
+            args, options = calls[0]
+            calls += [(args, {**options, param["name"]: choice}) for choice in param["choices"]]
+    return calls
 
 
-@pytest.mark.parametrize("index", range(6))
-def test_opcheck(device: str, index: int) -> None:
-    name, args, options = sample_calls(device)[index]
+@pytest.mark.parametrize("name", OPS)
+def test_opcheck(device: str, name: str) -> None:
     packet = getattr(torch.ops.ac4k, name)
-    torch.library.opcheck(packet.default, args, options)
-    out = packet.default(*args, **options)
-    assert torch.equal(out, getattr(ac4k, name)(*args, **options))
-    torch.library.opcheck(packet.out, args, {**options, "out": torch.empty_like(out)})
+    for args, options in sample_calls(name, device):
+        torch.library.opcheck(packet.default, args, options)
+        out = packet.default(*args, **options)
+        assert torch.equal(out, getattr(ac4k, name)(*args, **options))
+        torch.library.opcheck(packet.out, args, {**options, "out": torch.empty_like(out)})
 
 
-@pytest.mark.parametrize("index", range(6))
-def test_compile_without_graph_breaks(device: str, index: int) -> None:
-    name, args, options = sample_calls(device)[index]
+@pytest.mark.parametrize("name", OPS)
+def test_compile_without_graph_breaks(device: str, name: str) -> None:
+    args, options = sample_calls(name, device)[-1]
     function = getattr(ac4k, name)
     expected = function(*args, **options)
     compiled = torch.compile(lambda *a: function(*a, **options), fullgraph=True, dynamic=True)
@@ -73,7 +75,10 @@ def test_dispatch_modes_see_the_op(device: str) -> None:
         bias = x[0]
         result = ac4k.fused_add_gelu(x, bias)
         ac4k.fused_add_gelu(x, bias, out=torch.empty_like(x))
-    assert [name for name in recorder.seen if "ac4k" in name] == ["ac4k.fused_add_gelu.default", "ac4k.fused_add_gelu.out"]
+    assert [name for name in recorder.seen if "ac4k" in name] == [
+        "ac4k.fused_add_gelu.default",
+        "ac4k.fused_add_gelu.out",
+    ]
     assert torch.equal(result, expected)
 
 
@@ -116,7 +121,9 @@ def test_tracers_and_transforms(device: str) -> None:
     expected = ac4k.fused_add_gelu(x, bias)
     graph = make_fx(lambda x: ac4k.fused_add_gelu(x, bias))(x)
     assert "ac4k.fused_add_gelu" in graph.code
-    assert torch.equal(torch.func.functionalize(lambda x: ac4k.fused_add_gelu(x, bias))(x), expected)
+    assert torch.equal(
+        torch.func.functionalize(lambda x: ac4k.fused_add_gelu(x, bias))(x), expected
+    )
     assert torch.equal(torch.vmap(lambda row: ac4k.fused_add_gelu(row, bias))(x), expected)
     traced = torch.jit.trace(lambda x: ac4k.fused_add_gelu(x, bias), (x,))
     assert "ac4k::fused_add_gelu" in str(traced.graph)
@@ -129,7 +136,9 @@ def test_export_with_dynamic_shapes() -> None:
             return ac4k.gemm(x, w)
 
     exported = torch.export.export(
-        Model(), (torch.randn(4, 8), torch.randn(8, 3)), dynamic_shapes=({0: torch.export.Dim("n")}, None)
+        Model(),
+        (torch.randn(4, 8), torch.randn(8, 3)),
+        dynamic_shapes=({0: torch.export.Dim("n")}, None),
     )
     assert any("ac4k.gemm" in str(node.target) for node in exported.graph.nodes)
     x, w = torch.randn(11, 8), torch.randn(8, 3)
@@ -156,7 +165,9 @@ def test_lazily_negated_views(device: str) -> None:
     assert torch.equal(ac4k.element_wise_mul_add(single, one, one * 0), single.resolve_neg())
 
 
-@pytest.mark.parametrize("make", [lambda: torch.eye(4).to_sparse(), lambda: torch.ones(4, 4).to_mkldnn()])
+@pytest.mark.parametrize(
+    "make", [lambda: torch.eye(4).to_sparse(), lambda: torch.ones(4, 4).to_mkldnn()]
+)
 def test_layouts_without_plain_memory_are_refused(make: Any) -> None:
     with pytest.raises((NotImplementedError, RuntimeError)):
         ac4k.gemm(make(), torch.ones(4, 4))
@@ -175,5 +186,7 @@ x = torch.eye(3)
 print(torch.ops.ac4k.gemm(x, x).sum().item())
 print(torch.compile(lambda x: ac4k.gemm(x, x), fullgraph=True, backend="eager")(x).sum().item())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["3.0", "3.0"]

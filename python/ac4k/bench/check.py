@@ -1,7 +1,6 @@
 """Is the result right? Asked before anything is timed: a fast wrong kernel is worth nothing.
 
-Errors are in units of eps of the output's type times the magnitude that rounding is relative to
-(|result|, or for a sum the sum of absolute values), which is how the op table states tolerances.
+Errors are given as a share of what is allowed (see ac4k/reference.py): up to 1 is right.
 """
 
 from __future__ import annotations
@@ -22,13 +21,12 @@ class WrongResultError(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    error: float  # in the unit above; for integers 0 or infinity
-    tolerance: float
+    error: float  # the largest, as a share of the allowed one; for integers 0 or infinity
     reference: str  # what it was compared with
 
     @property
     def ok(self) -> bool:
-        return self.error <= self.tolerance
+        return self.error <= 1
 
 
 def check(
@@ -47,10 +45,10 @@ def check(
     kind = _output_dtype(op, dtype)
     tolerance = float(op["tolerance"])
     if arrays.framework == "torch" and case is not None and case.torch_fn is not None:
-        error = _torch_error(case, arguments, kind)
+        error = _torch_error(case, arguments, kind, tolerance)
         if error is not None:
-            return Check(error, tolerance, "PyTorch float64")
-    return Check(_numpy_error(op["name"], arguments, arrays, kind), tolerance, "NumPy float64")
+            return Check(error, "PyTorch float64")
+    return Check(_numpy_error(op["name"], arguments, arrays, kind, tolerance), "NumPy float64")
 
 
 def poison(out: Any) -> None:
@@ -72,8 +70,10 @@ def _output_dtype(op: Mapping[str, Any], dtype: DType) -> DType:
     return DTYPES[text]
 
 
-def _torch_error(case: Case, arguments: Arguments, kind: DType) -> float | None:
+def _torch_error(case: Case, arguments: Arguments, kind: DType, tolerance: float) -> float | None:
     import torch
+
+    from ..reference import allowed_error
 
     def wide(value: Any) -> Any:
         is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
@@ -87,13 +87,15 @@ def _torch_error(case: Case, arguments: Arguments, kind: DType) -> float | None:
     if kind.eps == 0:
         return 0.0 if torch.equal(arguments.outs[0], expected) else math.inf
     difference = (arguments.outs[0].double() - expected).abs()
-    size = expected.abs() if case.magnitude is None else case.magnitude(*args)
-    unit = size.mul(kind.eps).add_(kind.smallest)
-    error = float((difference / unit).max()) if difference.numel() else 0.0
+    magnitude = expected.abs() if case.magnitude is None else case.magnitude(*args)
+    allowed = allowed_error(kind.name, tolerance, expected, magnitude)
+    error = float((difference / allowed).max()) if difference.numel() else 0.0
     return math.inf if math.isnan(error) else error
 
 
-def _numpy_error(name: str, arguments: Arguments, arrays: Arrays, kind: DType) -> float:
+def _numpy_error(
+    name: str, arguments: Arguments, arrays: Arrays, kind: DType, tolerance: float
+) -> float:
     from ..reference import REFERENCES, error_ratio
 
     args = [
@@ -101,4 +103,4 @@ def _numpy_error(name: str, arguments: Arguments, arrays: Arrays, kind: DType) -
         for i, value in enumerate(arguments.args)
     ]
     expected = REFERENCES[name](*args, **arguments.options)
-    return error_ratio(kind.name, 1.0, arrays.to_float64(arguments.outs[0]), expected)
+    return error_ratio(kind.name, tolerance, arrays.to_float64(arguments.outs[0]), expected)

@@ -1,6 +1,5 @@
 // out = gelu(x + bias), bias over the last dim.
 #include "common/add_gelu.h"
-
 #include "common/dependent_launch.cuh"
 #include "common/gelu.cuh"
 #include "common/strided.cuh"
@@ -66,17 +65,17 @@ __device__ __forceinline__ void add_gelu_strided(const AddGeluStridedParams& par
 
 }  // namespace ac4k
 
-#define AC4K_ADD_GELU_VARIANT(T, suffix, variant, is_tanh)                                         \
-  extern "C" __global__ void __launch_bounds__(ac4k::kAddGeluThreads, sizeof(T) == 8 ? 8 : 12)     \
-      add_gelu_##variant##_##suffix(const __grid_constant__ ac4k::AddGeluParams params) {          \
-    ac4k::add_gelu_vectors<T, is_tanh>(params);                                                    \
-  }                                                                                                \
-  extern "C" __global__ void __launch_bounds__(ac4k::kAddGeluThreads)                              \
-      add_gelu_strided_##variant##_##suffix(                                                       \
-          const __grid_constant__ ac4k::AddGeluStridedParams params) {                             \
-    ac4k::add_gelu_strided<T, is_tanh>(params);                                                    \
+#define AC4K_ADD_GELU_VARIANT(T, suffix, variant, is_tanh)                                     \
+  extern "C" __global__ void __launch_bounds__(ac4k::kAddGeluThreads, sizeof(T) == 8 ? 8 : 12) \
+  add_gelu_##variant##_##suffix(const __grid_constant__ ac4k::AddGeluParams params) {          \
+    ac4k::add_gelu_vectors<T, is_tanh>(params);                                                \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(ac4k::kAddGeluThreads)                          \
+  add_gelu_strided_##variant##_##suffix(const                                                  \
+                                        __grid_constant__ ac4k::AddGeluStridedParams params) { \
+    ac4k::add_gelu_strided<T, is_tanh>(params);                                                \
   }
-#define AC4K_ADD_GELU(T, suffix)                \
+#define AC4K_ADD_GELU(T, suffix)                 \
   AC4K_ADD_GELU_VARIANT(T, suffix, exact, false) \
   AC4K_ADD_GELU_VARIANT(T, suffix, tanh, true)
 

@@ -10,7 +10,7 @@ struct AddGeluParams {
   const void* x;
   const void* bias;
   long long num_rows;
-  long long row_stride;  // of x, in elements
+  long long row_stride;   // of x, in elements
   long long num_columns;  // N, a multiple of the vector size
   unsigned num_column_tiles;
 };

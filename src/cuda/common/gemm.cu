@@ -1,18 +1,18 @@
 // Dense matrix product with any strides: plain shared-memory tiles and CUDA cores, for every dtype
 // and architecture. Tensor-core kernels belong to the architecture folders.
-#include "common/gemm.h"
-
 #include "common/dependent_launch.cuh"
+#include "common/gemm.h"
 #include "common/types.cuh"
 
 namespace ac4k {
 
-inline constexpr int kDepth = 16;                     // of K per step
-inline constexpr int kPerThread = kGemmTile / 16;     // 16 x 16 threads, 4 x 4 results each
-inline constexpr int kPaddedTile = kGemmTile + 4;     // rows of 4 more words: fewer bank conflicts
+inline constexpr int kDepth = 16;                  // of K per step
+inline constexpr int kPerThread = kGemmTile / 16;  // 16 x 16 threads, 4 x 4 results each
+inline constexpr int kPaddedTile = kGemmTile + 4;  // rows of 4 more words: fewer bank conflicts
 
-// Grid: column tiles of 64 times row tiles of 64, columns fastest. Static shared memory: two tiles of 16 x 68 compute elements. Sums run over K in order in float (double for
-// double), so results do not depend on the grid.
+// Grid: column tiles of 64 times row tiles of 64, columns fastest. Static shared memory: two tiles
+// of 16 x 68 compute elements. Sums run over K in order in float (double for double), so results do
+// not depend on the grid.
 template <typename T>
 __device__ __forceinline__ void gemm_tile(const GemmParams& params) {
   using Compute = compute_t<T>;
@@ -37,9 +37,10 @@ __device__ __forceinline__ void gemm_tile(const GemmParams& params) {
       const int a_row = a_by_row ? linear % kGemmTile : linear / kDepth;
       const int a_k = a_by_row ? linear / kGemmTile : linear % kDepth;
       const bool a_inside = row0 + a_row < params.M && k0 + a_k < params.K;
-      tile_a[a_k][a_row] = a_inside ? widen(a[(row0 + a_row) * params.a_row_stride +
-                                              (k0 + a_k) * params.a_column_stride])
-                                    : Compute(0);
+      tile_a[a_k][a_row] =
+          a_inside
+              ? widen(a[(row0 + a_row) * params.a_row_stride + (k0 + a_k) * params.a_column_stride])
+              : Compute(0);
       const int b_column = b_by_row ? linear / kDepth : linear % kGemmTile;
       const int b_k = b_by_row ? linear % kDepth : linear / kGemmTile;
       const bool b_inside = column0 + b_column < params.N && k0 + b_k < params.K;
@@ -83,10 +84,10 @@ __device__ __forceinline__ void gemm_tile(const GemmParams& params) {
 
 }  // namespace ac4k
 
-#define AC4K_GEMM(T, suffix)                                             \
-  extern "C" __global__ void __launch_bounds__(ac4k::kGemmThreads)       \
-      gemm_##suffix(const __grid_constant__ ac4k::GemmParams params) {   \
-    ac4k::gemm_tile<T>(params);                                          \
+#define AC4K_GEMM(T, suffix)                                                      \
+  extern "C" __global__ void __launch_bounds__(ac4k::kGemmThreads) gemm_##suffix( \
+      const __grid_constant__ ac4k::GemmParams params) {                          \
+    ac4k::gemm_tile<T>(params);                                                   \
   }
 
 AC4K_GEMM(float, f32)

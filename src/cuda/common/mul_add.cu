@@ -1,7 +1,6 @@
 // out = a * b + c, one rounding.
-#include "common/mul_add.h"
-
 #include "common/dependent_launch.cuh"
+#include "common/mul_add.h"
 #include "common/strided.cuh"
 #include "common/types.cuh"
 
@@ -12,9 +11,9 @@ __device__ __forceinline__ T mul_add(T a, T b, T c) {
   return narrow<T>(fma(widen(a), widen(b), widen(c)));
 }
 
-// Grid: ceil(elements / (threads * elements of a vector)), one vector of each operand a thread: more
-// of them were slower at every size. Pointers are aligned to 16 bytes. No shared memory. Roofline:
-// HBM, 3 reads to 1 write; H200: 99 % of stream_bytes from 67 MB to 2.1 GB.
+// Grid: ceil(elements / (threads * elements of a vector)), one vector of each operand a thread:
+// more of them were slower at every size. Pointers are aligned to 16 bytes. No shared memory.
+// Roofline: HBM, 3 reads to 1 write; H200: 99 % of stream_bytes from 67 MB to 2.1 GB.
 template <typename T>
 __device__ __forceinline__ void mul_add_vectors(const MulAddParams& params) {
   using Vec = Vector<T>;
@@ -57,14 +56,14 @@ __device__ __forceinline__ void mul_add_strided(const MulAddStridedParams& param
 
 }  // namespace ac4k
 
-#define AC4K_MUL_ADD(T, suffix)                                                                    \
-  extern "C" __global__ void __launch_bounds__(ac4k::kMulAddThreads)                               \
-      mul_add_##suffix(const __grid_constant__ ac4k::MulAddParams params) {                        \
-    ac4k::mul_add_vectors<T>(params);                                                              \
-  }                                                                                                \
-  extern "C" __global__ void __launch_bounds__(ac4k::kMulAddThreads)                               \
-      mul_add_strided_##suffix(const __grid_constant__ ac4k::MulAddStridedParams params) {         \
-    ac4k::mul_add_strided<T>(params);                                                              \
+#define AC4K_MUL_ADD(T, suffix)                                                                \
+  extern "C" __global__ void __launch_bounds__(ac4k::kMulAddThreads) mul_add_##suffix(         \
+      const __grid_constant__ ac4k::MulAddParams params) {                                     \
+    ac4k::mul_add_vectors<T>(params);                                                          \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(ac4k::kMulAddThreads) mul_add_strided_##suffix( \
+      const __grid_constant__ ac4k::MulAddStridedParams params) {                              \
+    ac4k::mul_add_strided<T>(params);                                                          \
   }
 
 AC4K_MUL_ADD(float, f32)

@@ -1,9 +1,8 @@
 // The plain streaming kernel: reads every byte of src, writes every byte of out, and does next to
 // nothing in between. It is the roofline that memory-bound ops are measured against, so it must be
 // the fastest plain kernel there is.
-#include "common/stream_bytes.h"
-
 #include "common/dependent_launch.cuh"
+#include "common/stream_bytes.h"
 #include "common/types.cuh"
 
 namespace ac4k {
@@ -36,10 +35,10 @@ __device__ __forceinline__ void stream_vectors(const StreamBytesParams& params) 
 
 }  // namespace ac4k
 
-#define AC4K_STREAM(reads)                                                                     \
-  extern "C" __global__ void __launch_bounds__(ac4k::kStreamThreads)                           \
-      stream_bytes_##reads(const __grid_constant__ ac4k::StreamBytesParams params) {           \
-    ac4k::stream_vectors<reads>(params);                                                       \
+#define AC4K_STREAM(reads)                                                                 \
+  extern "C" __global__ void __launch_bounds__(ac4k::kStreamThreads) stream_bytes_##reads( \
+      const __grid_constant__ ac4k::StreamBytesParams params) {                            \
+    ac4k::stream_vectors<reads>(params);                                                   \
   }
 
 AC4K_STREAM(1)
@@ -48,8 +47,8 @@ AC4K_STREAM(3)
 AC4K_STREAM(4)
 
 // Any sizes and alignments. Grid: ceil(write_bytes / threads), one byte of out a thread.
-extern "C" __global__ void __launch_bounds__(ac4k::kStreamThreads)
-    stream_bytes_any(const __grid_constant__ ac4k::StreamBytesParams params) {
+extern "C" __global__ void __launch_bounds__(ac4k::kStreamThreads) stream_bytes_any(
+    const __grid_constant__ ac4k::StreamBytesParams params) {
   ac4k::wait_for_previous_kernels();
   ac4k::allow_next_kernel();
   const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;

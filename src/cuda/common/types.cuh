@@ -61,8 +61,8 @@ struct alignas(kBytes) Vector {
   T values[kSize];
 };
 
-// One 16-byte access each, which plain assignments of a struct would not always be. Cache hints were measured and left out: evict-first loads cost up to 10 %
-// on buffers past L2.
+// One 16-byte access each, which plain assignments of a struct would not always be. Cache hints
+// were measured and left out: evict-first loads cost up to 10 % on buffers past L2.
 template <typename T>
 __device__ __forceinline__ Vector<T> load(const Vector<T>* address) {
   const uint4 bits = __ldca(reinterpret_cast<const uint4*>(address));
