@@ -91,33 +91,14 @@ DLDevice normalised(DLDevice device) {
   }
 }
 
-// What every tensor must be, whatever the op. Gives the number of elements, or -1 after an error.
-int64_t check_view(const Op& op, int index, const DLTensor& tensor, bool strided) {
+[[gnu::cold, gnu::noinline]] void view_error(const Op& op, int index, const DLTensor& tensor,
+                                             bool overflow) {
+  const auto size = static_cast<uintptr_t>((tensor.dtype.bits + 7) / 8);
+  const auto misaligned = reinterpret_cast<uintptr_t>(data_of(tensor)) % size;
   if (tensor.ndim < 0 || tensor.ndim > AC4K_MAX_DIMS) {
     (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected at most ", AC4K_MAX_DIMS,
                          " dimensions, got ", tensor.ndim);
-    return -1;
-  }
-  const int64_t size = (tensor.dtype.bits + 7) / 8;
-  int64_t elements = 1, bytes = size;
-  bool contiguous = true, overflow = false, empty = false;
-  for (int i = tensor.ndim - 1; i >= 0; --i) {
-    const int64_t extent = tensor.shape[i];
-    contiguous &= tensor.strides == nullptr || extent == 1 || tensor.strides[i] == elements;
-    empty |= extent == 0;
-    overflow |= __builtin_mul_overflow(bytes, extent, &bytes) || extent < 0;
-    elements =
-        static_cast<int64_t>(static_cast<uint64_t>(elements) * static_cast<uint64_t>(extent));
-  }
-  if (empty) return 0;
-  // Sizes of elements are powers of two.
-  const auto misaligned =
-      reinterpret_cast<uintptr_t>(data_of(tensor)) & static_cast<uintptr_t>(size - 1);
-  if (!overflow && tensor.data != nullptr && misaligned == 0 && (strided || contiguous))
-      [[likely]] {
-    return elements;
-  }
-  if (overflow) {
+  } else if (overflow) {
     (void)argument_error(AC4K_INVALID_VALUE, op, index,
                          "expected fewer than 2^63 bytes, got shape ", shape_text(tensor));
   } else if (tensor.data == nullptr) {
@@ -130,7 +111,34 @@ int64_t check_view(const Op& op, int index, const DLTensor& tensor, bool strided
                          shape_text(tensor), " with strides ",
                          ac4k::shape_text(tensor.ndim, tensor.strides));
   }
-  return -1;
+}
+
+// What every tensor must be, whatever the op. Gives the number of elements, or -1 after an error.
+inline int64_t check_view(const Op& op, int index, const DLTensor& tensor, bool strided) {
+  if (static_cast<uint32_t>(tensor.ndim) > AC4K_MAX_DIMS) [[unlikely]] {
+    view_error(op, index, tensor, false);
+    return -1;
+  }
+  const int64_t size = (tensor.dtype.bits + 7) / 8;
+  int64_t elements = 1;
+  bool overflow = false, empty = false;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    const int64_t extent = tensor.shape[i];
+    empty |= extent == 0;
+    overflow |= __builtin_mul_overflow(elements, extent, &elements) || extent < 0;
+  }
+  if (empty) return 0;
+  int64_t bytes;
+  overflow |= __builtin_mul_overflow(elements, size, &bytes);
+  // Sizes of elements are powers of two.
+  const auto misaligned =
+      reinterpret_cast<uintptr_t>(data_of(tensor)) & static_cast<uintptr_t>(size - 1);
+  if (overflow || tensor.data == nullptr || misaligned != 0 || !(strided || is_contiguous(tensor)))
+      [[unlikely]] {
+    view_error(op, index, tensor, overflow);
+    return -1;
+  }
+  return elements;
 }
 
 // Binds tensors one after another, remembering who fixed what for the error texts. Masks say what
@@ -291,11 +299,11 @@ Status bind_default(const Op& op, int index, const Param& param, ac4k_arg* arg) 
   return AC4K_OK;
 }
 
-// Checks the kind of one given argument; a choice becomes its index, an int a float where need be.
-Status bind_kind(const Op& op, int index, const Param& param, ac4k_arg* arg) {
+// Checks the kind of one given argument that is no tensor; a choice becomes its index, an int a
+// float where need be.
+Status bind_scalar(const Op& op, int index, const Param& param, ac4k_arg* arg) {
   switch (param.kind) {
     case ParamKind::tensor:
-      if (arg->kind == AC4K_ARG_TENSOR && arg->value.tensor != nullptr) return AC4K_OK;
       break;
     case ParamKind::choice:
       if (arg->kind != AC4K_ARG_STRING) break;
@@ -370,6 +378,28 @@ Status check_overlap(const Call& call, const DLTensor& out, const DLTensor* cons
 
 }  // namespace
 
+namespace {
+
+Status bind_after_ints(const Op& op, Binder& binder, Call* call) {
+  const auto& params = op.signature.params;
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (params[i].dim_symbol < 0) continue;
+    const int64_t value = call->args[i].value.integer;
+    if (value < 0) {
+      return argument_error(AC4K_INVALID_VALUE, op, static_cast<int>(i),
+                            "expected at least 0, got ", value);
+    }
+    binder.fix_dim(params[i].dim_symbol, value, static_cast<int>(i));
+  }
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (call->args[i].kind != AC4K_ARG_TENSOR) continue;
+    AC4K_TRY(binder.tensor(params[i].tensor, *call->args[i].value.tensor, static_cast<int>(i)));
+  }
+  return AC4K_OK;
+}
+
+}  // namespace
+
 Status bind(const Op& op, const ac4k_arg* args, size_t num_args, Call* call) {
   const Param* params = op.signature.params.data();
   const size_t num_params = op.signature.params.size();
@@ -378,32 +408,25 @@ Status bind(const Op& op, const ac4k_arg* args, size_t num_args, Call* call) {
                 " arguments, got ", num_args);
   }
   Binder binder(*call);
+  // Where ints fix dims, they come before the tensors that are checked against them.
+  const bool ints_first = op.signature.ints_fix_dims;
   for (size_t i = 0; i < num_params; ++i) {
     ac4k_arg& bound = call->args[i];
     const auto index = static_cast<int>(i);
     if (i >= num_args || (args[i].kind == AC4K_ARG_NONE && params[i].has_default)) {
       AC4K_TRY(bind_default(op, index, params[i], &bound));
+      continue;
+    }
+    bound = args[i];
+    if (params[i].kind == ParamKind::tensor && bound.kind == AC4K_ARG_TENSOR &&
+        bound.value.tensor != nullptr) [[likely]] {
+      if (!ints_first) AC4K_TRY(binder.tensor(params[i].tensor, *bound.value.tensor, index));
     } else {
-      bound = args[i];
-      AC4K_TRY(bind_kind(op, index, params[i], &bound));
+      AC4K_TRY(bind_scalar(op, index, params[i], &bound));
     }
   }
-  // Ints before tensors: one may fix a dim that tensors are then checked against.
-  if (op.signature.ints_fix_dims) {
-    for (size_t i = 0; i < num_params; ++i) {
-      if (params[i].dim_symbol < 0) continue;
-      const int64_t value = call->args[i].value.integer;
-      if (value < 0) {
-        return argument_error(AC4K_INVALID_VALUE, op, static_cast<int>(i),
-                              "expected at least 0, got ", value);
-      }
-      binder.fix_dim(params[i].dim_symbol, value, static_cast<int>(i));
-    }
-  }
-  for (size_t i = 0; i < num_params; ++i) {
-    if (call->args[i].kind != AC4K_ARG_TENSOR) continue;
-    AC4K_TRY(binder.tensor(params[i].tensor, *call->args[i].value.tensor, static_cast<int>(i)));
-  }
+  if (ints_first) [[unlikely]]
+    AC4K_TRY(bind_after_ints(op, binder, call));
   return op.decl.check ? op.decl.check(*call) : AC4K_OK;
 }
 
@@ -446,6 +469,48 @@ Status output_spec(const Call& call, size_t index, ac4k_tensor_spec* spec) {
   return AC4K_OK;
 }
 
+namespace {
+
+// Whether an output is what output_spec asks for, without writing the spec down.
+bool fits(const Call& call, const TensorType& type, const DLTensor& out) {
+  const uint32_t word = type.type_variable < 0
+                            ? type.dtype_word
+                            : call.type_words[static_cast<size_t>(type.type_variable)];
+  const int leading = type.leading ? call.leading_ndim : 0;
+  const Dim* dims = type.dims.data();
+  const int fixed = static_cast<int>(type.dims.size());
+  bool fit = word_of(out.dtype) == word && out.ndim == leading + fixed &&
+             same(normalised(out.device), call.device);
+  for (int i = 0; fit && i < leading; ++i) fit = out.shape[i] == call.leading_shape[i];
+  for (int i = 0; fit && i < fixed; ++i) {
+    const int64_t bound = dims[i].symbol < 0 ? 1 : call.dim(dims[i].symbol);
+    const int64_t want = dims[i].is_plain()            ? bound
+                         : bound % dims[i].divide == 0 ? bound / dims[i].divide * dims[i].multiply
+                                                       : -1;
+    fit = out.shape[leading + i] == want;
+  }
+  return fit;
+}
+
+[[gnu::cold, gnu::noinline]] Status output_error(const Call& call, size_t index,
+                                                 const DLTensor& out) {
+  ac4k_tensor_spec spec;
+  AC4K_TRY(output_spec(call, index, &spec));
+  if (word_of(out.dtype) != word_of(spec.dtype)) {
+    return argument_error(AC4K_INVALID_TYPE, call.op, kOutput, "expected dtype ",
+                          display_name(spec.dtype), ", got ", display_name(out.dtype));
+  }
+  const DLDevice device = normalised(out.device);
+  if (!same(device, spec.device)) {
+    return argument_error(AC4K_INVALID_VALUE, call.op, kOutput, "expected a tensor on ",
+                          device_text(spec.device), ", got one on ", device_text(device));
+  }
+  return argument_error(AC4K_INVALID_VALUE, call.op, kOutput, "expected shape ",
+                        ac4k::shape_text(spec.ndim, spec.shape), ", got ", shape_text(out));
+}
+
+}  // namespace
+
 Status bind_outputs(const DLTensor* const* outputs, size_t num_outputs, Call* call) {
   const Op& op = call->op;
   if (num_outputs != op.signature.outputs.size()) {
@@ -459,23 +524,7 @@ Status bind_outputs(const DLTensor* const* outputs, size_t num_outputs, Call* ca
       return argument_error(AC4K_INVALID_TYPE, op, kOutput, "expected a tensor, got None");
     }
     const DLTensor& out = *outputs[i];
-    ac4k_tensor_spec spec;
-    AC4K_TRY(output_spec(*call, i, &spec));
-    if (word_of(out.dtype) != word_of(spec.dtype)) {
-      return argument_error(AC4K_INVALID_TYPE, op, kOutput, "expected dtype ",
-                            display_name(spec.dtype), ", got ", display_name(out.dtype));
-    }
-    bool same_shape = out.ndim == spec.ndim;
-    for (int d = 0; same_shape && d < spec.ndim; ++d) same_shape = out.shape[d] == spec.shape[d];
-    if (!same_shape) {
-      return argument_error(AC4K_INVALID_VALUE, op, kOutput, "expected shape ",
-                            ac4k::shape_text(spec.ndim, spec.shape), ", got ", shape_text(out));
-    }
-    const DLDevice device = normalised(out.device);
-    if (!same(device, spec.device)) {
-      return argument_error(AC4K_INVALID_VALUE, op, kOutput, "expected a tensor on ",
-                            device_text(spec.device), ", got one on ", device_text(device));
-    }
+    if (!fits(*call, op.signature.outputs[i], out)) return output_error(*call, i, out);
     const int64_t elements = check_view(op, kOutput, out, /*strided=*/false);
     if (elements < 0) return AC4K_INVALID_VALUE;
     if (elements == 0) continue;

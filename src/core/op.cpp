@@ -24,16 +24,6 @@ RegisterOp::RegisterOp(const OpDecl& declaration) {
 
 const std::vector<const Op*>& op_table() { return registry(); }
 
-bool is_contiguous(const DLTensor& tensor) {
-  if (tensor.strides == nullptr) return true;
-  int64_t expected = 1;
-  for (int i = tensor.ndim - 1; i >= 0; --i) {
-    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return num_elements(tensor) == 0;
-    expected *= tensor.shape[i];
-  }
-  return true;
-}
-
 std::string shape_text(int ndim, const int64_t* shape) {
   std::string text = "[";
   for (int i = 0; i < ndim; ++i) text += (i ? ", " : "") + std::to_string(shape[i]);

@@ -84,7 +84,15 @@ inline int64_t num_elements(const DLTensor& tensor) {
   for (int i = 0; i < tensor.ndim; ++i) count *= tensor.shape[i];
   return count;
 }
-bool is_contiguous(const DLTensor& tensor);
+inline bool is_contiguous(const DLTensor& tensor) {
+  if (tensor.strides == nullptr) return true;
+  int64_t expected = 1;
+  for (int i = tensor.ndim - 1; i >= 0; --i) {
+    if (tensor.shape[i] != 1 && tensor.strides[i] != expected) return num_elements(tensor) == 0;
+    expected *= tensor.shape[i];
+  }
+  return true;
+}
 std::string shape_text(int ndim, const int64_t* shape);
 
 }  // namespace ac4k

@@ -327,8 +327,11 @@ PyObject* call_with(const OpBinding& binding, Slots slots) {
   PyObject* prototype = nullptr;
   for (const uint8_t i : binding.tensor_params) {
     PyObject* object = slots[i];
-    values[i].kind = AC4K_ARG_NONE;
-    if (object == nullptr || object == Py_None) continue;
+    if (object == nullptr || object == Py_None) [[unlikely]] {
+      if (object == nullptr && !binding.params[i].has_default) return missing_argument(binding, i);
+      values[i].kind = AC4K_ARG_NONE;
+      continue;
+    }
     const auto result = views[i].read(object, &torch_seen);
     if (result != TensorView::Result::ok) [[unlikely]] {
       if (result == TensorView::Result::use_torch_op) return call_torch_op(binding, slots);
@@ -340,9 +343,6 @@ PyObject* call_with(const OpBinding& binding, Slots slots) {
       first = &views[i];
       prototype = object;
     }
-  }
-  for (const uint8_t i : binding.tensor_params) {
-    if (slots[i] == nullptr && !binding.params[i].has_default) return missing_argument(binding, i);
   }
   for (const uint8_t i : binding.scalar_params) {
     PyObject* object = slots[i];

@@ -138,29 +138,24 @@ void* TensorView::adapter_stream() const { return borrowed_ ? borrowed_->stream 
 
 TensorView::Result TensorView::read(PyObject* object, bool* torch_seen) {
   const TypeEntry& entry = entry_of(Py_TYPE(object));
-  switch (entry.route) {
-    case Route::exchange:
-      if (entry.is_torch && !*torch_seen) {
-        if (torch_is_intercepting()) return Result::use_torch_op;
-        *torch_seen = true;
-      }
-      if (entry.api->dltensor_from_py_object_no_sync(object, &tensor_) == 0) [[likely]] {
-        api_ = entry.api;
-        const bool lazy = entry.is_torch && !has_unit_stride(tensor_) && torch_is_negated(object);
-        return lazy ? Result::use_torch_op : Result::ok;
-      }
-      // No plain memory behind it: a functorch wrapper, a sparse or a meta tensor.
-      if (!entry.is_torch) return Result::error;
-      PyErr_Clear();
-      return Result::use_torch_op;
-    case Route::torch_op:
-      return Result::use_torch_op;
-    case Route::buffer:
-      return read_buffer(object);
-    case Route::adapter:
-      return read_adapter(object);
+  if (entry.route != Route::exchange) [[unlikely]] {
+    return entry.route == Route::torch_op ? Result::use_torch_op
+           : entry.route == Route::buffer ? read_buffer(object)
+                                          : read_adapter(object);
   }
-  return Result::error;
+  if (entry.is_torch && !*torch_seen) {
+    if (torch_is_intercepting()) return Result::use_torch_op;
+    *torch_seen = true;
+  }
+  if (entry.api->dltensor_from_py_object_no_sync(object, &tensor_) == 0) [[likely]] {
+    api_ = entry.api;
+    const bool lazy = entry.is_torch && !has_unit_stride(tensor_) && torch_is_negated(object);
+    return lazy ? Result::use_torch_op : Result::ok;
+  }
+  // No plain memory behind it: a functorch wrapper, a sparse or a meta tensor.
+  if (!entry.is_torch) return Result::error;
+  PyErr_Clear();
+  return Result::use_torch_op;
 }
 
 TensorView::Result TensorView::read_buffer(PyObject* object) {

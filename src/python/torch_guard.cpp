@@ -10,15 +10,21 @@ constexpr const char* kKeySetSymbol = "_ZN3c104impl26raw_local_dispatch_key_setE
 
 void* libc10 = nullptr;
 uint64_t inference_mode_keys = 0;
-thread_local bool guard_enabled = true;
 PyObject* slow_guard = nullptr;  // torch._C._len_torch_dispatch_stack, where the symbol is missing
 
+// Two words a thread, near the thread pointer: a general dynamic access would be a function call.
+struct ThreadState {
+  const uint64_t* included_keys = nullptr;
+  bool guard_disabled = false;
+};
+[[gnu::tls_model("initial-exec")]] thread_local ThreadState thread_state;
+
 const uint64_t* included_keys() {
-  static thread_local const uint64_t* keys = nullptr;
-  if (keys == nullptr && libc10 != nullptr) {
-    keys = static_cast<const uint64_t*>(dlsym(libc10, kKeySetSymbol));
+  ThreadState& state = thread_state;
+  if (state.included_keys == nullptr && libc10 != nullptr) [[unlikely]] {
+    state.included_keys = static_cast<const uint64_t*>(dlsym(libc10, kKeySetSymbol));
   }
-  return keys;
+  return state.included_keys;
 }
 
 Ref module_attribute(const char* module_name, const char* name) {
@@ -40,15 +46,15 @@ PyObject* calibrate_torch_guard(PyObject*, PyObject*) {
 }
 
 PyObject* set_torch_guard(PyObject*, PyObject* enabled) {
-  guard_enabled = PyObject_IsTrue(enabled) != 0;
+  thread_state.guard_disabled = PyObject_IsTrue(enabled) == 0;
   Py_RETURN_NONE;
 }
 
 bool torch_is_intercepting() {
   if (const uint64_t* keys = included_keys()) [[likely]] {
-    return (*keys & ~inference_mode_keys) != 0 && guard_enabled;
+    return (*keys & ~inference_mode_keys) != 0 && !thread_state.guard_disabled;
   }
-  if (slow_guard == nullptr || !guard_enabled) return false;
+  if (slow_guard == nullptr || thread_state.guard_disabled) return false;
   Ref depth(PyObject_CallNoArgs(slow_guard));
   const bool intercepting = !depth || PyLong_AsLong(depth.get()) != 0;
   PyErr_Clear();

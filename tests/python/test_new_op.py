@@ -57,7 +57,6 @@ def test_files_are_where_they_belong(tree):
         text = (tree / path).read_text()
         assert NAME in text
         assert not {"@name@", "@Name@", "@NAME@"} & set(text.split())
-        assert all(len(line) <= 100 for line in text.splitlines()), path
     assert f'"{NAME}": {NAME},' in (tree / "python/ac4k/reference.py").read_text()
 
 
