@@ -62,7 +62,7 @@ typedef enum ac4k_arg_kind {
 } ac4k_arg_kind;
 
 typedef struct ac4k_arg {
-  ac4k_arg_kind kind;
+  int32_t kind; /* an ac4k_arg_kind; a plain int, so that a wrong one is an error and no more */
   union {
     const DLTensor* tensor;
     int64_t integer; /* AC4K_ARG_INT and AC4K_ARG_BOOL */
@@ -74,7 +74,7 @@ typedef struct ac4k_arg {
 /* One parameter of an op, as bindings need it; `ac4k_op_table_json` tells the rest. */
 typedef struct ac4k_param {
   const char* name;
-  ac4k_arg_kind kind; /* AC4K_ARG_STRING for a choice */
+  int32_t kind; /* an ac4k_arg_kind: AC4K_ARG_STRING for a choice */
   int32_t keyword_only;
   int32_t has_default;
 } ac4k_param;

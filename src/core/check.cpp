@@ -44,9 +44,11 @@ std::string types_text(const TypeVariable& variable) {
   return text;
 }
 
-std::string dims_text(const TensorType& type) {
+std::string dims_text(const Op& op, const TensorType& type) {
   std::string text = type.leading ? "[..." : "[";
-  for (const Dim& dim : type.dims) text += (text.size() > 1 ? ", " : "") + dim.text;
+  for (const Dim& dim : type.dims) {
+    text += (text.size() > 1 ? ", " : "") + dim.text(op.signature.dim_names);
+  }
   return text + "]";
 }
 
@@ -73,7 +75,7 @@ std::string device_text(DLDevice device) {
 // ----------------------------------------------------------------
 
 bool same(DLDevice a, DLDevice b) {
-  return a.device_type == b.device_type && a.device_id == b.device_id;
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
 
 // Pinned memory is CPU memory, managed memory belongs to the GPU that is asked to use it.
@@ -114,7 +116,8 @@ DLDevice normalised(DLDevice device) {
 }
 
 // What every tensor must be, whatever the op. Gives the number of elements, or -1 after an error.
-inline int64_t check_view(const Op& op, int index, const DLTensor& tensor, bool strided) {
+[[gnu::always_inline]] inline int64_t check_view(const Op& op, int index, const DLTensor& tensor,
+                                                 bool strided) {
   if (static_cast<uint32_t>(tensor.ndim) > AC4K_MAX_DIMS) [[unlikely]] {
     view_error(op, index, tensor, false);
     return -1;
@@ -153,7 +156,8 @@ class Binder {
     bound_dims_ |= 1u << symbol;
   }
 
-  Status tensor(const TensorType& type, const DLTensor& tensor, int source) {
+  [[gnu::always_inline]] inline Status tensor(const TensorType& type, const DLTensor& tensor,
+                                              int source) {
     AC4K_TRY(check_dtype(type, tensor.dtype, source));
     AC4K_TRY(check_device(tensor, source));
     if (check_view(op_, source, tensor, type.strided) < 0) return AC4K_INVALID_VALUE;
@@ -161,7 +165,8 @@ class Binder {
   }
 
  private:
-  Status check_dtype(const TensorType& type, DLDataType got, int source) {
+  [[gnu::always_inline]] inline Status check_dtype(const TensorType& type, DLDataType got,
+                                                   int source) {
     const uint32_t word = word_of(got);
     if (type.type_variable < 0) {
       if (word == type.dtype_word) [[likely]]
@@ -192,7 +197,7 @@ class Binder {
                           ", got ", display_name(got));
   }
 
-  Status check_device(const DLTensor& tensor, int source) {
+  [[gnu::always_inline]] inline Status check_device(const DLTensor& tensor, int source) {
     const DLDevice device = normalised(tensor.device);
     if (device_source_ < 0) {
       call_.device = device;
@@ -206,7 +211,8 @@ class Binder {
                           "' is, got one on ", device_text(device));
   }
 
-  Status check_shape(const TensorType& type, const DLTensor& tensor, int source) {
+  [[gnu::always_inline]] inline Status check_shape(const TensorType& type, const DLTensor& tensor,
+                                                   int source) {
     const Dim* dims = type.dims.data();
     const int fixed = static_cast<int>(type.dims.size());
     const int leading = tensor.ndim - fixed;
@@ -219,11 +225,11 @@ class Binder {
         if (got != dim.multiply) return shape_error(type, tensor, source);
       } else if (bound_dims_ & (1u << dim.symbol)) {
         const int64_t bound = call_.dims[static_cast<size_t>(dim.symbol)];
-        const bool fits = dim.is_plain()
+        const bool fits = dim.is_plain
                               ? bound == got
                               : bound % dim.divide == 0 && bound / dim.divide * dim.multiply == got;
         if (!fits) return dim_error(type, dim, tensor, source);
-      } else if (dim.is_plain()) {
+      } else if (dim.is_plain) {
         fix_dim(dim.symbol, got, source);
       } else {
         if (got % dim.multiply != 0) return shape_error(type, tensor, source);
@@ -244,21 +250,21 @@ class Binder {
     for (int i = 0; fits && i < leading; ++i) fits = tensor.shape[i] == call_.leading_shape[i];
     if (fits) [[likely]]
       return AC4K_OK;
-    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(type),
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(op_, type),
                           " with ... = ", ac4k::shape_text(call_.leading_ndim, call_.leading_shape),
                           ", as '", name_of(op_, leading_source_), "' has, got ",
                           shape_text(tensor));
   }
 
   Status shape_error(const TensorType& type, const DLTensor& tensor, int source) const {
-    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(type),
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(op_, type),
                           ", got ", shape_text(tensor));
   }
 
   Status dim_error(const TensorType& type, const Dim& dim, const DLTensor& tensor,
                    int source) const {
     const auto symbol = static_cast<size_t>(dim.symbol);
-    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(type),
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(op_, type),
                           " with ", op_.signature.dim_names[symbol], " = ", call_.dims[symbol],
                           ", set by '", name_of(op_, dim_source_[symbol]), "', got ",
                           shape_text(tensor));
@@ -268,6 +274,7 @@ class Binder {
   const Op& op_;
   uint32_t bound_dims_ = 0, bound_types_ = 0;
   int device_source_ = -1, leading_source_ = -1;
+  DLDevice first_device_;                                          // as it came
   int dim_source_[AC4K_MAX_ARGS], type_source_[AC4K_MAX_OUTPUTS];  // valid where the masks say so
 };
 
@@ -380,7 +387,7 @@ Status check_overlap(const Call& call, const DLTensor& out, const DLTensor* cons
 
 namespace {
 
-Status bind_after_ints(const Op& op, Binder& binder, Call* call) {
+[[gnu::noinline]] Status bind_after_ints(const Op& op, Binder& binder, Call* call) {
   const auto& params = op.signature.params;
   for (size_t i = 0; i < params.size(); ++i) {
     if (params[i].dim_symbol < 0) continue;
@@ -450,14 +457,14 @@ Status output_spec(const Call& call, size_t index, ac4k_tensor_spec* spec) {
   for (size_t i = 0; i < num_dims; ++i) {
     const Dim& dim = dims[i];
     const int64_t bound = dim.symbol < 0 ? 1 : call.dim(dim.symbol);
-    if (dim.is_plain()) {
+    if (dim.is_plain) {
       append(bound);
       continue;
     }
     if (bound % dim.divide != 0) {
-      return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": expected a whole ", dim.text,
-                  ", got ", call.op.signature.dim_names[static_cast<size_t>(dim.symbol)], " = ",
-                  bound);
+      return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": expected a whole ",
+                  dim.text(call.op.signature.dim_names), ", got ",
+                  call.op.signature.dim_names[static_cast<size_t>(dim.symbol)], " = ", bound);
     }
     append(bound / dim.divide * dim.multiply);
   }
@@ -484,7 +491,7 @@ bool fits(const Call& call, const TensorType& type, const DLTensor& out) {
   for (int i = 0; fit && i < leading; ++i) fit = out.shape[i] == call.leading_shape[i];
   for (int i = 0; fit && i < fixed; ++i) {
     const int64_t bound = dims[i].symbol < 0 ? 1 : call.dim(dims[i].symbol);
-    const int64_t want = dims[i].is_plain()            ? bound
+    const int64_t want = dims[i].is_plain              ? bound
                          : bound % dims[i].divide == 0 ? bound / dims[i].divide * dims[i].multiply
                                                        : -1;
     fit = out.shape[leading + i] == want;

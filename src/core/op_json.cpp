@@ -7,11 +7,11 @@
 namespace ac4k {
 namespace {
 
-void write_dims(JsonWriter& json, const TensorType& type) {
+void write_dims(JsonWriter& json, const Signature& signature, const TensorType& type) {
   json.key("dtype").value(type.dtype_text);
   json.key("dims").begin_array();
   if (type.leading) json.value("...");
-  for (const Dim& dim : type.dims) json.value(dim.text);
+  for (const Dim& dim : type.dims) json.value(dim.text(signature.dim_names));
   json.end_array();
 }
 
@@ -36,13 +36,13 @@ void write_default(JsonWriter& json, const Param& param) {
   }
 }
 
-void write_param(JsonWriter& json, const Param& param) {
+void write_param(JsonWriter& json, const Signature& signature, const Param& param) {
   static constexpr const char* kKinds[] = {"tensor", "int", "float", "bool", "choice"};
   json.begin_object();
   json.key("name").value(param.name);
   json.key("kind").value(kKinds[static_cast<size_t>(param.kind)]);
   if (param.kind == ParamKind::tensor) {
-    write_dims(json, param.tensor);
+    write_dims(json, signature, param.tensor);
     json.key("strided").value(param.tensor.strided);
     json.key("optional").value(param.tensor.optional);
   }
@@ -75,12 +75,12 @@ void write_op(JsonWriter& json, const Op& op) {
   }
   json.end_object();
   json.key("params").begin_array();
-  for (const auto& param : op.signature.params) write_param(json, param);
+  for (const auto& param : op.signature.params) write_param(json, op.signature, param);
   json.end_array();
   json.key("outputs").begin_array();
   for (const auto& output : op.signature.outputs) {
     json.begin_object();
-    write_dims(json, output);
+    write_dims(json, op.signature, output);
     json.end_object();
   }
   json.end_array();

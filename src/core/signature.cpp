@@ -163,22 +163,20 @@ class Parser {
   }
 
   Status parse_dim(Dim* dim) {
-    skip_space();
-    const size_t start = position_;
     if (std::isdigit(static_cast<unsigned char>(peek()))) {
-      dim->multiply = number();
+      dim->multiply = static_cast<int32_t>(number());
     } else {
       std::string name;
       AC4K_TRY(identifier(&name));
       dim->symbol = symbol(name);
       if (accept('*')) {
-        dim->multiply = number();
+        dim->multiply = static_cast<int32_t>(number());
       } else if (accept('/')) {
-        dim->divide = number();
+        dim->divide = static_cast<int32_t>(number());
       }
       if (dim->multiply <= 0 || dim->divide <= 0) return error("a positive number");
     }
-    dim->text = std::string(text_.substr(start, position_ - start));
+    dim->is_plain = dim->symbol >= 0 && dim->multiply == 1 && dim->divide == 1;
     return AC4K_OK;
   }
 
@@ -259,6 +257,13 @@ class Parser {
 };
 
 }  // namespace
+
+std::string Dim::text(const std::vector<std::string>& dim_names) const {
+  if (symbol < 0) return std::to_string(multiply);
+  const std::string& name = dim_names[static_cast<size_t>(symbol)];
+  if (multiply != 1) return name + "*" + std::to_string(multiply);
+  return divide == 1 ? name : name + "/" + std::to_string(divide);
+}
 
 Status Signature::parse(std::string_view text, std::string_view types, Signature* result) {
   *result = Signature{};

@@ -25,12 +25,13 @@ namespace ac4k {
 
 // One dimension: `symbol * multiply / divide`, or the number `multiply` when symbol < 0.
 struct Dim {
-  bool is_plain() const { return multiply == 1 && divide == 1; }  // a bare symbol: no division
+  int32_t symbol = -1;
+  int32_t multiply = 1;
+  int32_t divide = 1;
+  bool is_plain = false;  // a bare symbol, which needs no division
 
-  int symbol = -1;
-  int64_t multiply = 1;
-  int64_t divide = 1;
-  std::string text;  // as written
+  // Its text, as written, from the names of the signature.
+  std::string text(const std::vector<std::string>& dim_names) const;
 };
 
 struct TensorType {

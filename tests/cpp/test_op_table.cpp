@@ -99,7 +99,7 @@ TEST(Call, RefusesNonsenseFromC) {
   EXPECT_EQ(ac4k_call(op, args, 3, none, 1, nullptr), AC4K_INVALID_TYPE);
   args[1].value.tensor = nullptr;
   EXPECT_EQ(ac4k_call(op, args, 3, outputs, 1, nullptr), AC4K_INVALID_TYPE);
-  args[1] = {static_cast<ac4k_arg_kind>(99), {}};
+  args[1] = {99, {}};
   EXPECT_EQ(ac4k_call(op, args, 3, outputs, 1, nullptr), AC4K_INVALID_TYPE);
   DLTensor bad = tensor;
   args[1] = {AC4K_ARG_TENSOR, {.tensor = &bad}};
