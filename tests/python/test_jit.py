@@ -1,0 +1,187 @@
+"""ac4k.jit where no GPU is needed: compiling, the cache, and clear errors."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ac4k
+
+SCALE = """
+extern "C" __global__ void scale(float* y, const float* x, float factor, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = factor * x[i];
+}
+"""
+
+
+def has_nvrtc() -> bool:
+    try:
+        ac4k.jit.compile('extern "C" __global__ void probe() {}', "probe", arch="sm90a")
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
+
+
+needs_nvrtc = pytest.mark.skipif(not has_nvrtc(), reason="no NVRTC found")
+
+
+@pytest.fixture
+def cache(tmp_path: Path):
+    ac4k.set_cache_dir(str(tmp_path))
+    yield tmp_path
+    ac4k.set_cache_dir("")
+
+
+def origin_in_a_new_process(cache: Path) -> str:
+    """A process keeps what it compiled; another one has to look into the cache."""
+    program = f"""
+import ac4k
+print(ac4k.jit.compile({SCALE!r}, "scale", arch="sm90a").attributes["origin"])
+"""
+    env = {**os.environ, "AC4K_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-c", program]
+    return subprocess.run(
+        command, env=env, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def entries(cache: Path) -> list[Path]:
+    return sorted((cache / "jit").iterdir()) if (cache / "jit").exists() else []
+
+
+@needs_nvrtc
+def test_compile_in_under_a_second_and_find_it_again(cache: Path) -> None:
+    start = time.perf_counter()
+    first = ac4k.jit.compile(SCALE, "scale", arch="sm90a")
+    assert time.perf_counter() - start < 1.0
+    assert first.attributes["origin"] == "compiled"
+    assert first.attributes["registers"] > 0
+    assert first.attributes["local_bytes"] == 0
+    assert origin_in_a_new_process(cache) == "cache"
+    assert len(entries(cache)) == 1
+    assert [entry["name"] for entry in ac4k.jit.list_cache()] == ["scale"]
+    # Another architecture, another option, another text: each has an entry of its own.
+    ac4k.jit.compile(SCALE, "scale", arch="sm89")
+    ac4k.jit.compile(SCALE, "scale", arch="sm90a", options=["--use_fast_math"])
+    ac4k.jit.compile(SCALE + "\n", "scale", arch="sm90a")
+    assert len(entries(cache)) == 4
+    assert ac4k.jit.clear_cache() == 4
+    assert entries(cache) == []
+
+
+@needs_nvrtc
+def test_paths_and_headers_are_known_by_their_contents(cache: Path, tmp_path: Path) -> None:
+    keys = []
+    for name, factor in (("one", 2), ("two", 2), ("three", 3)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "factor.h").write_text(f"constexpr float kFactor = {factor};\n")
+        source = folder / "kernel.cu"
+        source.write_text(
+            '#include "factor.h"\nextern "C" __global__ void f(float* y) { *y = kFactor; }\n'
+        )
+        kernel = ac4k.jit.compile(source, "f", arch="sm90a", options=[f"-I{folder}"])
+        keys.append(kernel.attributes["key"])
+    assert keys[0] == keys[1]
+    assert keys[0] != keys[2]
+
+
+@needs_nvrtc
+def test_damaged_entries_are_rebuilt(cache: Path) -> None:
+    assert origin_in_a_new_process(cache) == "compiled"
+    (entry,) = entries(cache)
+    (entry / "kernel.cubin").write_bytes(b"rubbish")
+    assert origin_in_a_new_process(cache) == "compiled"
+    assert len(entries(cache)) == 1
+    assert origin_in_a_new_process(cache) == "cache"
+
+
+@needs_nvrtc
+def test_eight_processes_at_once(cache: Path) -> None:
+    program = f"""
+import ac4k
+print(ac4k.jit.compile({SCALE!r}, "scale", arch="sm90a").attributes["origin"])
+"""
+    env = {**os.environ, "AC4K_CACHE_DIR": str(cache)}
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program], env=env, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(8)
+    ]
+    origins = [process.communicate(timeout=120)[0].strip() for process in running]
+    assert all(process.returncode == 0 for process in running)
+    assert set(origins) <= {"compiled", "cache"}
+    assert len(entries(cache)) == 1
+
+
+@needs_nvrtc
+def test_the_library_compiles_for_every_architecture(cache: Path) -> None:
+    for arch in ("sm89", "sm90a", "sm100a", "sm120a"):
+        modules = ac4k.jit.build("common/mul_add", arch)
+        assert [module["module"] for module in modules] == ["common/mul_add"]
+        assert {"mul_add_f32", "mul_add_bf16"} <= {k["name"] for k in modules[0]["kernels"]}
+
+
+@needs_nvrtc
+def test_mistakes(cache: Path) -> None:
+    with pytest.raises(RuntimeError, match="undefined_thing"):
+        ac4k.jit.compile('extern "C" __global__ void f() { undefined_thing(); }', "f", arch="sm90a")
+    with pytest.raises((RuntimeError, ValueError), match="other"):
+        ac4k.jit.compile(SCALE, "other", arch="sm90a")
+    with pytest.raises((RuntimeError, ValueError), match="sm12345"):
+        ac4k.jit.compile(SCALE, "scale", arch="sm12345")
+    with pytest.raises(FileNotFoundError):
+        ac4k.jit.compile("no_such_file.cu", "scale", arch="sm90a")
+    with pytest.raises((RuntimeError, ValueError), match="no/such"):
+        ac4k.jit.load("no/such", "kernel", arch="sm90a")
+    with pytest.raises(TypeError, match=r"argtypes|pointer"):
+        ac4k.jit.compile(SCALE, "scale", arch="sm90a", argtypes=["pointer", "colour"])
+
+
+def test_argument_types_are_read_off_the_source() -> None:
+    types = ac4k.jit._argument_types
+    assert types(SCALE, "scale") == ["pointer", "pointer", "float", "int"]
+    assert types("template <class T> __global__ void g(T* y, long long n) {}", "g<int>") == [
+        "pointer",
+        "long long",
+    ]
+    assert types("__global__ void h(Params params) {}", "h") is None
+    assert types("// __global__ void i(int n)\n", "i") is None
+
+
+def test_without_nvrtc_the_message_says_what_to_install(tmp_path: Path) -> None:
+    program = f"""
+import ac4k
+ac4k._C.set("nvrtc_path", {str(tmp_path / "libnvrtc.so.13")!r})
+try:
+    ac4k.jit.compile({SCALE!r}, "scale", arch="sm90a")
+except (NotImplementedError, RuntimeError) as error:
+    print(error)
+"""
+    env = {**os.environ, "AC4K_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert "NVRTC" in done.stdout, done.stdout + done.stderr
+
+
+def test_command_line(tmp_path: Path) -> None:
+    if not has_nvrtc():
+        pytest.skip("no NVRTC found")
+    env = {**os.environ, "AC4K_CACHE_DIR": str(tmp_path)}
+
+    def jit(*words: str) -> str:
+        command = [sys.executable, "-m", "ac4k", "jit", *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    jit("build", "--arch", "sm90a")
+    listed = json.loads(jit("list", "--json"))
+    assert "common/gemm" in json.dumps(listed)
+    jit("clear")
+    assert "common/gemm" not in jit("list", "--json")
