@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -73,6 +74,8 @@ def run(*, as_json: bool = False) -> int:
         print(json.dumps(block, indent=1))
     else:
         _print_trials(trials)
+        if limit := os.environ.get("ONEDNN_MAX_CPU_ISA"):
+            say(f"PyTorch's own 16-bit CPU products are limited to {limit} here", style="dim")
         verdict = f"{len(failed)} of {len(trials)} FAILED" if failed else "all within tolerance"
         say(
             f"{len(trials)} checks, {verdict}, {seconds:.1f} s",
