@@ -25,8 +25,6 @@ DTYPE_NAMES = {
     "f8e5m2": "float8_e5m2",
 }
 C_TYPES = {"int": "int64_t", "float": "double", "bool": "int", "choice": "const char*"}
-C_KINDS = {"int": "INT", "float": "FLOAT", "bool": "BOOL", "choice": "STRING"}
-C_FIELDS = {"int": "integer", "float": "real", "bool": "integer", "choice": "string"}
 Op = dict[str, Any]
 Param = dict[str, Any]
 

@@ -3,13 +3,13 @@
 //   fused_add_gelu(x: T[..., N] strided, bias: T[N], *, approximate: {none, tanh} = none)
 //       -> T[..., N]
 //
-// A tensor is `dtype[dims]`, with `?` behind it when it may be None and `strided` when any strides
-// will do (otherwise it must be contiguous). A dtype is a name of core/dtype.hpp or a type variable
-// (one capital, listed in OpDecl::types). A dim is a number, a name, `name*number`, `name/number`
-// (exact), or a leading `...` (any number of dims, the same wherever it stands). Scalars are `int`,
-// `float`, `bool` or a `{choice, choice}`; an int whose name is used as a dim fixes that dim.
-// Checks, output shapes, Python functions, torch schemas, fake kernels, docs and the fuzzer all
-// read this structure.
+// A tensor is `dtype[dims]`, with `?` behind it (and `= None`) when it may be left out and
+// `strided` when any strides will do (otherwise it must be contiguous). A dtype is a name of
+// core/dtype.hpp or a type variable (one capital, listed in OpDecl::types). A dim is a number, a
+// name, `name*number`, `name/number` (exact), or a leading `...` (any number of dims, the same
+// wherever it stands). Scalars are `int`, `float`, `bool` or a `{choice, choice}`; an int whose
+// name is used as a dim fixes that dim. Checks, output shapes, Python functions, torch schemas,
+// fake kernels, docs and the fuzzer all read this structure.
 #pragma once
 
 #include <cstdint>

@@ -28,22 +28,35 @@ def test_random_calls_raise_or_are_right(seed: int, device: str) -> None:
     assert int(re.search(r"'TypeError': (\d+)", output)[1]) > CALLS // 20
 
 
-def test_the_fuzzer_sees_a_wrong_result() -> None:
-    """A kernel that is off by a little, and one that writes past its output, are both found."""
+WRONG = {
+    "is off by a little": ("result *= 1.1", "times the tolerance"),
+    "writes past its output": (
+        "result.as_strided((1,), (1,), result.storage_offset() + result.numel()).fill_(3)",
+        "wrote outside the output",
+    ),
+    "writes before it checks": ("pass", "wrote before it failed"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_the_fuzzer_sees_a_kernel_that(kind: str) -> None:
+    damage, report = WRONG[kind]
+    before = kind == "writes before it checks"
     program = f"""
 import runpy, sys, torch, ac4k
 right = ac4k.element_wise_mul_add
 def wrong(a, b, c, *, out=None):
+    if {before} and isinstance(out, torch.Tensor) and out.device.type == "cpu":
+        out.fill_(3)
     result = right(a, b, c, out=out)
-    if isinstance(result, torch.Tensor) and result.is_floating_point():
-        result *= 1.1
+    if not {before} and isinstance(result, torch.Tensor) and out is not None:
+        {damage}
     return result
 ac4k.element_wise_mul_add = wrong
-sys.argv = ["fuzz_calls.py", "--seed", "1", "--count", "200"]
+sys.argv = ["fuzz_calls.py", "--seed", "1", "--count", "400"]
 runpy.run_path({str(FUZZER)!r}, run_name="__main__")
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 1
-    assert "times the tolerance" in done.stdout
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert report in done.stdout

@@ -190,3 +190,22 @@ print(torch.compile(lambda x: ac4k.gemm(x, x), fullgraph=True, backend="eager")(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["3.0", "3.0"]
+
+
+def test_a_build_without_torch_still_has_the_ops() -> None:
+    """Without `ac4k._torch` the same schemas get Python kernels over the eager door."""
+    program = """
+import sys
+sys.modules["ac4k._torch"] = None  # as if it had not been built
+import torch, ac4k
+x = torch.randn(4, 8)
+out = torch.empty(4, 8)
+torch.ops.ac4k.fused_add_gelu.out(x, x[0], approximate="tanh", out=out)
+print(torch.equal(out, ac4k.fused_add_gelu(x, x[0], approximate="tanh")))
+rows = torch.vmap(lambda row: ac4k.fused_add_gelu(row, x[0]))(x)
+print(torch.equal(rows, ac4k.fused_add_gelu(x, x[0])))
+compiled = torch.compile(lambda x: ac4k.gemm(x, x.t()), fullgraph=True, backend="aot_eager")
+print(torch.equal(compiled(x), ac4k.gemm(x, x.t())))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["True"] * 3, done.stdout + done.stderr

@@ -16,17 +16,16 @@ class DType:
     torch: str
     numpy: str
     bytes: int
-    eps: float = 0.0  # distance from 1 to the next value; 0 for integers, whose results are exact
-    smallest: float = 0.0  # distance from 0 to the next value
+    is_float: bool = False
 
 
 DTYPES = {
     dtype.name: dtype
     for dtype in (
-        DType("f64", "float64", "float64", 8, 2.0**-52, 2.0**-1074),
-        DType("f32", "float32", "float32", 4, 2.0**-23, 2.0**-149),
-        DType("f16", "float16", "float16", 2, 2.0**-10, 2.0**-24),
-        DType("bf16", "bfloat16", "bfloat16", 2, 2.0**-7, 2.0**-133),
+        DType("f64", "float64", "float64", 8, is_float=True),
+        DType("f32", "float32", "float32", 4, is_float=True),
+        DType("f16", "float16", "float16", 2, is_float=True),
+        DType("bf16", "bfloat16", "bfloat16", 2, is_float=True),
         DType("i64", "int64", "int64", 8),
         DType("i32", "int32", "int32", 4),
         DType("i16", "int16", "int16", 2),
@@ -84,7 +83,7 @@ class TorchArrays(Arrays):
         torch = self._torch
         generator = torch.Generator(device=self.device).manual_seed(seed)
         kind = getattr(torch, dtype.torch)
-        if dtype.eps:
+        if dtype.is_float:
             source = torch.float64 if dtype.name == "f64" else torch.float32
             array = torch.randn(shape, generator=generator, device=self.device, dtype=source)
             return array.to(kind)
@@ -123,7 +122,7 @@ class NumpyArrays(Arrays):
 
     def random(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
         generator = self._numpy.random.default_rng(seed)
-        if dtype.eps:
+        if dtype.is_float:
             return generator.standard_normal(shape).astype(self._kind(dtype))
         low, high = (0, 2) if dtype.name == "bool" else _integer_range(dtype)
         return generator.integers(low, high, shape).astype(self._kind(dtype))
