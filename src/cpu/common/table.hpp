@@ -74,10 +74,49 @@ struct ElementwiseKernels {
   void (*xor_into)(void* acc, const void* src, int64_t n);
 };
 
+// Runs of numbers to runs of codes and back; x of an Element that is not kF64.
+enum CodeFormat : int { kE4M3, kE5M2, kInt8, kNumCodeFormats };
+enum MxFormat : int { kMxE4M3, kMxE5M2, kMxE2M1, kNumMxFormats };
+
+// codes = encode(x * inverse) and out = float(code) * scale. int8 adds a zero point to its codes,
+// the others ignore it; `zero` of the columns may be null.
+struct CodeRuns {
+  void (*encode[kNumElements])(const void* x, float inverse, int32_t zero, uint8_t* codes,
+                               int64_t n);
+  void (*encode_columns[kNumElements])(const void* x, const float* inverse, const int32_t* zero,
+                                       uint8_t* codes, int64_t n);
+  void (*decode[kNumElements])(const uint8_t* codes, float scale, int32_t zero, void* out,
+                               int64_t n);
+  void (*decode_columns[kNumElements])(const uint8_t* codes, const float* scale,
+                                       const int32_t* zero, void* out, int64_t n);
+};
+// Blocks of 32 with an e8m0 scale; n is a multiple of 32.
+struct MxRuns {
+  void (*encode[kNumElements])(const void* x, uint8_t* codes, uint8_t* scales, int64_t n);
+  void (*decode[kNumElements])(const uint8_t* codes, const uint8_t* scales, void* out, int64_t n);
+};
+
+struct QuantizeKernels {
+  // max |x| and the range with 0 in it: NaN counts for nothing, infinities as FLT_MAX.
+  float (*amax[kNumElements])(const void* x, int64_t n);
+  void (*range[kNumElements])(const void* x, int64_t n, float* low, float* high);
+  // The same for each column, kept in the arrays; infinities stay.
+  void (*amax_columns[kNumElements])(const void* x, int64_t n, float* amax);
+  void (*range_columns[kNumElements])(const void* x, int64_t n, float* low, float* high);
+  CodeRuns codes[kNumCodeFormats];
+  // Blocks of 16 with an e4m3 scale; n is a multiple of 16.
+  void (*encode_nvfp4[kNumElements])(const void* x, float global_scale, uint8_t* codes,
+                                     uint8_t* scales, int64_t n);
+  void (*decode_nvfp4[kNumElements])(const uint8_t* codes, const uint8_t* scales,
+                                     float global_scale, void* out, int64_t n);
+  MxRuns mx[kNumMxFormats];
+};
+
 struct Kernels {
   const GemmKernels* gemm[kNumElements];
   const FewRowsKernels* few_rows[kNumElements];
   const ElementwiseKernels* elementwise;
+  const QuantizeKernels* quantize;
 };
 
 namespace generic {

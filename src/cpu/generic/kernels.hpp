@@ -8,5 +8,6 @@ namespace ac4k::cpu::generic {
 extern const GemmKernels kGemmF32, kGemmF64, kGemmF16, kGemmBF16;
 extern const FewRowsKernels kFewRowsF32, kFewRowsF64, kFewRowsF16, kFewRowsBF16;
 extern const ElementwiseKernels kElementwise;
+extern const QuantizeKernels kQuantize;
 
 }  // namespace ac4k::cpu::generic

@@ -1,0 +1,10 @@
+// The quantisers at the avx2 level.
+#include "cpu/avx2/codes.hpp"
+#include "cpu/avx2/kernels.hpp"
+#include "cpu/common/quantize-inl.hpp"
+
+namespace ac4k::cpu::avx2 {
+
+constinit const QuantizeKernels kQuantize = quantize_table<F32, Codes>();
+
+}  // namespace ac4k::cpu::avx2

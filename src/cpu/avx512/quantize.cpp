@@ -1,0 +1,10 @@
+// The quantisers at the avx512 level.
+#include "cpu/avx512/codes.hpp"
+#include "cpu/avx512/kernels.hpp"
+#include "cpu/common/quantize-inl.hpp"
+
+namespace ac4k::cpu::avx512 {
+
+constinit const QuantizeKernels kQuantize = quantize_table<F32, Codes>();
+
+}  // namespace ac4k::cpu::avx512

@@ -1,0 +1,162 @@
+// The small formats on the device: float to code and back, in groups as wide as a register.
+//
+//   e4m3, e5m2  nearest even, saturating to the largest finite number, NaN to 0x7f: what the
+//               conversion instructions of sm89 and later do
+//   int8        nearest even, saturating to [-128, 127], NaN to 0
+//   e2m1        nearest even, saturating to 6, NaN to 0; in ordinary arithmetic, because only some
+//               architectures have an instruction for it
+//   e8m0        2^(code - 127), 255 is NaN
+// src/cpu/common/formats-inl.hpp gives the same codes bit by bit.
+#pragma once
+
+#include "common/types.cuh"
+
+namespace ac4k {
+
+// Tags of the one-byte formats. encode4: four codes, the first in the lowest byte.
+struct E4M3 {
+  static constexpr float kMax = 448.0f;
+  static constexpr int kMaxExponent = 8;  // of kMax, for the MX scale
+
+  static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d) {
+    uint32_t codes;
+    asm("{\n"
+        ".reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};\n"
+        "}"
+        : "=r"(codes)
+        : "f"(a), "f"(b), "f"(c), "f"(d));
+    return codes;
+  }
+  static __device__ __forceinline__ void decode4(uint32_t codes, float (&values)[4]) {
+    uint32_t low, high;
+    asm("{\n"
+        ".reg .b16 first, second;\n"
+        "mov.b32 {first, second}, %2;\n"
+        "cvt.rn.f16x2.e4m3x2 %0, first;\n"
+        "cvt.rn.f16x2.e4m3x2 %1, second;\n"
+        "}"
+        : "=r"(low), "=r"(high)
+        : "r"(codes));
+    const float2 first = __half22float2(*reinterpret_cast<const __half2*>(&low));
+    const float2 second = __half22float2(*reinterpret_cast<const __half2*>(&high));
+    values[0] = first.x, values[1] = first.y, values[2] = second.x, values[3] = second.y;
+  }
+};
+
+struct E5M2 {
+  static constexpr float kMax = 57344.0f;
+  static constexpr int kMaxExponent = 15;
+
+  static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d) {
+    uint32_t codes;
+    asm("{\n"
+        ".reg .b16 low, high;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 low, %2, %1;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 high, %4, %3;\n"
+        "mov.b32 %0, {low, high};\n"
+        "}"
+        : "=r"(codes)
+        : "f"(a), "f"(b), "f"(c), "f"(d));
+    return codes;
+  }
+  // The upper byte of a float16.
+  static __device__ __forceinline__ void decode4(uint32_t codes, float (&values)[4]) {
+    const uint32_t low = __byte_perm(codes, 0, 0x1404), high = __byte_perm(codes, 0, 0x3424);
+    const float2 first = __half22float2(*reinterpret_cast<const __half2*>(&low));
+    const float2 second = __half22float2(*reinterpret_cast<const __half2*>(&high));
+    values[0] = first.x, values[1] = first.y, values[2] = second.x, values[3] = second.y;
+  }
+};
+
+struct Int8 {
+  static constexpr float kMax = 127.0f;
+
+  // Four integers, each saturated to a signed byte.
+  static __device__ __forceinline__ uint32_t pack4(int a, int b, int c, int d) {
+    uint32_t codes;
+    asm("{\n"
+        ".reg .b32 high;\n"
+        "cvt.pack.sat.s8.s32.b32 high, %4, %3, 0;\n"
+        "cvt.pack.sat.s8.s32.b32 %0, %2, %1, high;\n"
+        "}"
+        : "=r"(codes)
+        : "r"(a), "r"(b), "r"(c), "r"(d));
+    return codes;
+  }
+  // The conversion to int32 saturates, and gives 0 for NaN.
+  static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d) {
+    return pack4(__float2int_rn(a), __float2int_rn(b), __float2int_rn(c), __float2int_rn(d));
+  }
+  // With a zero point. NaN gives the zero point itself.
+  static __device__ __forceinline__ int shifted(float value, int zero) {
+    constexpr int kFar = 1 << 16;  // past every code, and no sum with a zero point overflows
+    return max(-kFar, min(kFar, __float2int_rn(value))) + zero;
+  }
+  static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d, int zero) {
+    return pack4(shifted(a, zero), shifted(b, zero), shifted(c, zero), shifted(d, zero));
+  }
+  static __device__ __forceinline__ void decode4(uint32_t codes, float (&values)[4], int zero = 0) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      values[i] = static_cast<float>(static_cast<signed char>(codes >> (8 * i)) - zero);
+    }
+  }
+};
+
+// e2m1: eight codes in a word, the first in the lowest four bits.
+struct E2M1 {
+  static constexpr float kMax = 6.0f;
+  static constexpr int kMaxExponent = 2;
+
+  // The codes 0 to 7 of |v| are round(min(2 |v|, |v| + 2, |v| / 2 + 4, 7)): the three lines are the
+  // three spacings of the format, and ties to an even code are ties to an even mantissa. The
+  // rounding happens once, as a number near 1.5 * 2^23 is formed, whose last bits are the code.
+  static __device__ __forceinline__ uint32_t magnitude(float value) {
+    constexpr float kRounder = 12582912.0f;
+    const float v = fabsf(value);
+    const float nearest = fminf(fminf(__fmaf_rn(v, 2.0f, kRounder), __fadd_rn(v, kRounder + 2.0f)),
+                                fminf(__fmaf_rn(v, 0.5f, kRounder + 4.0f), kRounder + 7.0f));
+    return __float_as_uint(nearest);
+  }
+  static __device__ __forceinline__ uint32_t encode8(const float (&values)[8]) {
+    constexpr uint32_t kRounderBits = 0x4b400000u;
+    uint32_t codes = 0, offset = 0, signs = 0;
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 7; i >= 0; --i) {  // the rounder's bits are taken off at the end
+      codes = codes * 16 + magnitude(values[i]);
+      offset = offset * 16 + kRounderBits;
+      signs = __funnelshift_l(__float_as_uint(values[i]), signs, 4);
+      sum += values[i];
+    }
+    codes = (codes - offset) | (signs & 0x88888888u);
+    if (sum != sum) {  // a NaN among them, or infinities of both signs
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        if (values[i] != values[i]) codes &= ~(15u << (4 * i));
+      }
+    }
+    return codes;
+  }
+  // Bits 1 to 3 of a code are a float16's, but for 2^14; nibbles i and i + 4 are done together.
+  static __device__ __forceinline__ void decode8(uint32_t codes, float (&values)[8]) {
+    const __half2 rebias = __float2half2_rn(16384.0f);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t pair = codes >> (4 * i);
+      const uint32_t bits = ((pair & 0x00070007u) << 9) | ((pair & 0x00080008u) << 12);
+      const float2 both = __half22float2(__hmul2(*reinterpret_cast<const __half2*>(&bits), rebias));
+      values[i] = both.x, values[i + 4] = both.y;
+    }
+  }
+};
+
+__device__ __forceinline__ float decode_e8m0(uint32_t code) {
+  if (code == 255) return __uint_as_float(0x7fc00000u);
+  return __uint_as_float(code == 0 ? 0x00400000u : code << 23);  // 2^-127 is a denormal
+}
+
+}  // namespace ac4k
