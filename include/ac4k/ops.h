@@ -56,12 +56,46 @@ static inline ac4k_status ac4k_fused_add_gelu(const DLTensor* x, const DLTensor*
   return ac4k_call(ac4k_find_op("fused_add_gelu"), args, 3, outputs, 1, stream);
 }
 
+/* GELU of the first half of the last dim, times the second half. gelu_and_mul(x: T[..., D*2]
+ * strided, *, approximate: {none, tanh} = none) -> T[..., D] */
+static inline ac4k_status ac4k_gelu_and_mul(const DLTensor* x, const char* approximate,
+                                            const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_choice_arg(approximate)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("gelu_and_mul"), args, 2, outputs, 1, stream);
+}
+
 /* Matrix product. gemm(A: T[M, K] strided, B: T[K, N] strided) -> T[M, N] */
 static inline ac4k_status ac4k_gemm(const DLTensor* A, const DLTensor* B, const DLTensor* out,
                                     void* stream) {
   const ac4k_arg args[] = {ac4k_tensor_arg(A), ac4k_tensor_arg(B)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("gemm"), args, 2, outputs, 1, stream);
+}
+
+/* The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N] */
+static inline ac4k_status ac4k_relu2(const DLTensor* x, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("relu2"), args, 1, outputs, 1, stream);
+}
+
+/* Add y, gated, to the residual x; one gate for all S tokens. residual_gate(x: T[..., S, N]
+ * strided, y: T[..., S, N] strided, gate: T[..., N] strided) -> T[..., S, N] */
+static inline ac4k_status ac4k_residual_gate(const DLTensor* x, const DLTensor* y,
+                                             const DLTensor* gate, const DLTensor* out,
+                                             void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(y), ac4k_tensor_arg(gate)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("residual_gate"), args, 3, outputs, 1, stream);
+}
+
+/* SiLU of the first half of the last dim, times the second half. silu_and_mul(x: T[..., D*2]
+ * strided) -> T[..., D] */
+static inline ac4k_status ac4k_silu_and_mul(const DLTensor* x, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("silu_and_mul"), args, 1, outputs, 1, stream);
 }
 
 /* Read every byte of src and write W bytes: the roofline of memory-bound ops. stream_bytes(src:

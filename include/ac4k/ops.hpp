@@ -23,10 +23,35 @@ inline void fused_add_gelu(const TensorView& x, const TensorView& bias, const Te
   check(ac4k_fused_add_gelu(x.get(), bias.get(), approximate, out.get(), stream));
 }
 
+// GELU of the first half of the last dim, times the second half. gelu_and_mul(x: T[..., D*2]
+// strided, *, approximate: {none, tanh} = none) -> T[..., D]
+inline void gelu_and_mul(const TensorView& x, const TensorView& out,
+                         const char* approximate = "none", void* stream = nullptr) {
+  check(ac4k_gelu_and_mul(x.get(), approximate, out.get(), stream));
+}
+
 // Matrix product. gemm(A: T[M, K] strided, B: T[K, N] strided) -> T[M, N]
 inline void gemm(const TensorView& A, const TensorView& B, const TensorView& out,
                  void* stream = nullptr) {
   check(ac4k_gemm(A.get(), B.get(), out.get(), stream));
+}
+
+// The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N]
+inline void relu2(const TensorView& x, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_relu2(x.get(), out.get(), stream));
+}
+
+// Add y, gated, to the residual x; one gate for all S tokens. residual_gate(x: T[..., S, N]
+// strided, y: T[..., S, N] strided, gate: T[..., N] strided) -> T[..., S, N]
+inline void residual_gate(const TensorView& x, const TensorView& y, const TensorView& gate,
+                          const TensorView& out, void* stream = nullptr) {
+  check(ac4k_residual_gate(x.get(), y.get(), gate.get(), out.get(), stream));
+}
+
+// SiLU of the first half of the last dim, times the second half. silu_and_mul(x: T[..., D*2]
+// strided) -> T[..., D]
+inline void silu_and_mul(const TensorView& x, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_silu_and_mul(x.get(), out.get(), stream));
 }
 
 // Read every byte of src and write W bytes: the roofline of memory-bound ops. stream_bytes(src:

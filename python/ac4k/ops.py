@@ -10,7 +10,11 @@ from ac4k._native import C as _C
 __all__ = [
     "element_wise_mul_add",
     "fused_add_gelu",
+    "gelu_and_mul",
     "gemm",
+    "relu2",
+    "residual_gate",
+    "silu_and_mul",
     "stream_bytes",
 ]
 
@@ -82,6 +86,32 @@ def fused_add_gelu(
     return _C.fused_add_gelu(x, bias, approximate, out)
 
 
+def gelu_and_mul(
+    x: Array,
+    *,
+    approximate: Literal["none", "tanh"] = "none",
+    out: Array | None = None,
+) -> Array:
+    """GELU of the first half of the last dim, times the second half.
+
+    a, b = x[..., :D], x[..., D:]; out = a * Phi(a) * b, or with approximate="tanh" 0.5 a (1 +
+    tanh(sqrt(2/pi) (a + 0.044715 a^3))) * b, in float32 and rounded once. a = +inf gives inf *
+    b; a = -inf and NaN give NaN.
+
+    x: [..., D*2] of float32, float16, bfloat16; any strides
+    Returns [..., D], same dtype.
+
+    >>> import numpy as np
+    >>> x = np.array([[-1, 0, 1, 2, 2, 2]], np.float32)
+    >>> ac4k.gelu_and_mul(x).astype(float).round(3).tolist()
+    [[-0.317, 0.0, 1.683]]
+    """
+    if _is_tracing():
+        traced: Array = _route("gelu_and_mul", (x, approximate), out)
+        return traced
+    return _C.gelu_and_mul(x, approximate, out)
+
+
 def gemm(A: Array, B: Array, *, out: Array | None = None) -> Array:
     """Matrix product.
 
@@ -100,6 +130,69 @@ def gemm(A: Array, B: Array, *, out: Array | None = None) -> Array:
         traced: Array = _route("gemm", (A, B), out)
         return traced
     return _C.gemm(A, B, out)
+
+
+def relu2(x: Array, *, out: Array | None = None) -> Array:
+    """The square of ReLU.
+
+    out = max(x, 0)^2, in float32 and rounded once. +inf gives +inf, -inf gives 0, NaN stays
+    NaN.
+
+    x: [..., N] of float32, float16, bfloat16; any strides
+    Returns [..., N], same dtype.
+
+    >>> import numpy as np
+    >>> ac4k.relu2(np.array([-2, 0, 3], np.float32)).tolist()
+    [0.0, 0.0, 9.0]
+    """
+    if _is_tracing():
+        traced: Array = _route("relu2", (x,), out)
+        return traced
+    return _C.relu2(x, out)
+
+
+def residual_gate(x: Array, y: Array, gate: Array, *, out: Array | None = None) -> Array:
+    """Add y, gated, to the residual x; one gate for all S tokens.
+
+    out = x + gate * y, fused in float32 and rounded once. gate has the shape of x without the
+    tokens: [B, N] for x [B, S, N], [N] for [S, N]. A gate [B, 1, N] is passed as gate[:, 0],
+    one gate [N] for a batch as gate.expand(B, N): any strides will do. A gate for each token is
+    element_wise_mul_add(gate, y, x).
+
+    x: [..., S, N] of float32, float16, bfloat16; any strides
+    y: [..., S, N] of float32, float16, bfloat16; any strides
+    gate: [..., N] of float32, float16, bfloat16; any strides
+    Returns [..., S, N], same dtype.
+
+    >>> import numpy as np
+    >>> x, y = np.ones((2, 3), np.float32), np.full((2, 3), 2, np.float32)
+    >>> ac4k.residual_gate(x, y, np.array([0, 1, -1], np.float32)).tolist()
+    [[1.0, 3.0, -1.0], [1.0, 3.0, -1.0]]
+    """
+    if _is_tracing():
+        traced: Array = _route("residual_gate", (x, y, gate), out)
+        return traced
+    return _C.residual_gate(x, y, gate, out)
+
+
+def silu_and_mul(x: Array, *, out: Array | None = None) -> Array:
+    """SiLU of the first half of the last dim, times the second half.
+
+    a, b = x[..., :D], x[..., D:]; out = a / (1 + exp(-a)) * b, in float32 and rounded once. a =
+    +inf gives inf * b; a = -inf and NaN give NaN, as in PyTorch.
+
+    x: [..., D*2] of float32, float16, bfloat16; any strides
+    Returns [..., D], same dtype.
+
+    >>> import numpy as np
+    >>> x = np.array([[0, 1, -1, 3, 2, 4]], np.float32)
+    >>> ac4k.silu_and_mul(x).round(4).tolist()
+    [[0.0, 1.4621000289916992, -1.0757999420166016]]
+    """
+    if _is_tracing():
+        traced: Array = _route("silu_and_mul", (x,), out)
+        return traced
+    return _C.silu_and_mul(x, out)
 
 
 def stream_bytes(src: Array, W: int, *, out: Array | None = None) -> Array:

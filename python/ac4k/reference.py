@@ -50,6 +50,32 @@ def fused_add_gelu(x: Float64, bias: Float64, *, approximate: str = "none") -> R
     return Reference(result, np.abs(x) + np.abs(bias))
 
 
+def silu_and_mul(x: Float64) -> Reference:
+    a, b = np.split(x, 2, axis=-1)
+    # Stable on both sides; -inf * 0 is NaN.
+    e = np.exp(-np.abs(a))
+    result = a * np.where(a < 0, e, 1.0) / (1 + e) * b
+    # exp's argument is rounded, which costs |a| eps in the tail; from -87 on exp(a) is denormal and
+    # rounded to float32's last place before a and b multiply it.
+    tail = np.clip(-a, 0, 128)
+    return Reference(result, np.abs(result) * (1 + tail) + 2.0**-126 * tail * np.abs(b))
+
+
+def gelu_and_mul(x: Float64, *, approximate: str = "none") -> Reference:
+    a, b = np.split(x, 2, axis=-1)
+    gelu = fused_add_gelu(a, np.zeros_like(a), approximate=approximate).result
+    return Reference(gelu * b, np.abs(a * b))
+
+
+def relu2(x: Float64) -> Reference:
+    result = np.maximum(x, 0) ** 2
+    return Reference(result, result)
+
+
+def residual_gate(x: Float64, y: Float64, gate: Float64) -> Reference:
+    return element_wise_mul_add(gate[..., None, :], y, x)
+
+
 def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
     R, W = src.size, int(W)
     if W > R:
@@ -64,6 +90,10 @@ REFERENCES: dict[str, Callable[..., Reference]] = {
     "gemm": gemm,
     "element_wise_mul_add": element_wise_mul_add,
     "fused_add_gelu": fused_add_gelu,
+    "gelu_and_mul": gelu_and_mul,
+    "relu2": relu2,
+    "residual_gate": residual_gate,
+    "silu_and_mul": silu_and_mul,
     "stream_bytes": stream_bytes,
 }
 

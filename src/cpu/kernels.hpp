@@ -62,6 +62,13 @@ enum class Gelu : uint8_t { exact, tanh };
 Status add_gelu(DType type, const View& x, const void* bias, int64_t bias_stride, void* out,
                 Gelu kind);
 
+// act(first half of the last dimension of x) * second half. silu(v) = v / (1 + exp(-v)), NaN at
+// -inf as in PyTorch. Float32 inside, one rounding.
+enum class Gate : uint8_t { silu, gelu_exact, gelu_tanh };
+Status gated(DType type, const View& x, void* out, Gate gate);
+// max(x, 0)^2; NaN stays NaN.
+Status relu2(DType type, const View& x, void* out);
+
 // out[i] = XOR of src[i + j * write_bytes] over all j that stay below read_bytes; where write_bytes
 // > read_bytes, out[i] = src[i % read_bytes] (0 when there is nothing to read). Reads and writes
 // each byte once: the roofline of memory-bound ops.

@@ -193,8 +193,13 @@ class Call:
         self.values[name] = torch.ones(shape, dtype=tensor.dtype, device=tensor.device)
 
     def wrong_dtype(self) -> None:
-        if (name := self.pick("tensor")) is not None:
-            self.values[name] = self.values[name].to(TORCH[self.rng.choice(OTHER_DTYPES)])
+        if (name := self.pick("tensor")) is None:
+            return
+        dtype = self.rng.choice(OTHER_DTYPES)
+        self.values[name] = self.values[name].to(TORCH[dtype])
+        variable = next(p["dtype"] for p in self.op["params"] if p["name"] == name)
+        if dtype in self.op["types"].get(variable, ()):  # right after all, if no other has it
+            self.types[variable] = dtype
 
     def missing(self) -> None:
         self.values.pop(self.rng.choice([p["name"] for p in self.op["params"]]), None)

@@ -274,6 +274,7 @@ constinit const Kernels kKernels = {
     .few_rows = {&avx512::kFewRowsF32, &avx512::kFewRowsF64, &avx512::kFewRowsF16,
                  &avx512::kFewRowsBF16},
     .elementwise = &avx512::kElementwise,
-    .quantize = &avx512::kQuantize};
+    .quantize = &avx512::kQuantize,
+    .activations = &avx512::kActivations};
 
 }  // namespace ac4k::cpu::amx

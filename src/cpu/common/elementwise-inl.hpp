@@ -30,15 +30,6 @@ void mul_add_run(const void* a, const void* b, const void* c, void* out, int64_t
   }
 }
 
-template <class T, bool kTanh, class V>
-AC4K_INLINE V gelu(V v) {
-  if constexpr (sizeof(T) == 2 && V::kHasShortMath) {
-    return kTanh ? gelu_tanh_short(v) : gelu_exact_short(v);
-  } else {
-    return kTanh ? gelu_tanh(v) : gelu_exact(v);
-  }
-}
-
 template <class V, class T, bool kTanh>
 void add_gelu_run(const void* x, const void* bias, void* out, int64_t n) {
   const T* px = static_cast<const T*>(x);

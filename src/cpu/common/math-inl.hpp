@@ -1,4 +1,4 @@
-// exp and the two forms of GELU over a level's vectors. Coefficients are our own minimax fits
+// exp, SiLU and the two forms of GELU over a level's vectors. Coefficients are our own minimax fits
 // (Remez exchange in 60 digits); errors given are of the fit alone.
 #pragma once
 
@@ -29,6 +29,7 @@ struct MathConstants<float> {
   // Beyond these the result is zero (negative side) or v itself; exp stays within two factors.
   static constexpr float kExactLimit = 16.0f;
   static constexpr float kTanhLimit = 12.0f;
+  static constexpr float kSiluLimit = 110.0f;
 };
 
 template <>
@@ -55,6 +56,7 @@ struct MathConstants<double> {
       1.4319698080215568933e-9,   -3.029054367127475679e-10};
   static constexpr double kExactLimit = 40.0;
   static constexpr double kTanhLimit = 24.0;
+  static constexpr double kSiluLimit = 760.0;
 };
 
 template <class V, int N, class Scalar>
@@ -82,8 +84,8 @@ AC4K_INLINE Exp<V> exp_parts(V high, V low) {
   return {tail + V::broadcast(1), n};
 }
 
-// Both forms are v * w(v) with w(v) + w(-v) = 1, so that
-//   gelu(v) = relu(v) + s * w(s), s = -|v|,
+// GELU and SiLU are v * w(v) with w(v) + w(-v) = 1, so that
+//   act(v) = relu(v) + s * w(s), s = -|v|,
 // where w(s) is a small positive number known to full relative accuracy. relu(v) = v - min(v, 0)
 // passes NaN on and makes -inf NaN. s is limited to where s * w(s) vanishes.
 template <class V>
@@ -126,6 +128,15 @@ AC4K_INLINE V gelu_tanh(V v) {
   return relu_or_nan(v) + scale(s * e.mantissa / one_plus, e.exponent);
 }
 
+// w(s) = e / (1 + e), e = exp(s).
+template <class V>
+AC4K_INLINE V silu(V v) {
+  const V s = limited_magnitude(v, MathConstants<typename V::Scalar>::kSiluLimit);
+  const Exp<V> e = exp_parts(s, V::broadcast(0));
+  const V one_plus = V::broadcast(1) + scale(e.mantissa, e.exponent);
+  return relu_or_nan(v) + scale(s * e.mantissa / one_plus, e.exponent);
+}
+
 // For results of 16 bits: the same to about 2^-17, a 64th of a unit of f16, at half the cost. The
 // tail is fitted to 3.2e-6.
 template <class V>
@@ -148,6 +159,26 @@ AC4K_INLINE V gelu_tanh_short(V v) {
   const V y = s * fma(s * s, V::broadcast(kCubic), V::broadcast(kLinear));
   const V e = scaled_exp2(V::broadcast(1), y);
   return fma(s * e, reciprocal(V::broadcast(1) + e), relu_or_nan(v));
+}
+
+template <class V>
+AC4K_INLINE V silu_short(V v) {
+  const V s = limited_magnitude(v, MathConstants<float>::kSiluLimit);
+  const V e = scaled_exp2(V::broadcast(1), s * V::broadcast(MathConstants<float>::kLog2E));
+  return fma(s * e, reciprocal(V::broadcast(1) + e), relu_or_nan(v));
+}
+
+// Whether results of type T come from the short forms.
+template <class T, class V>
+inline constexpr bool use_short_math = sizeof(T) == 2 && V::kHasShortMath;
+
+template <class T, bool kTanh, class V>
+AC4K_INLINE V gelu(V v) {
+  if constexpr (use_short_math<T, V>) {
+    return kTanh ? gelu_tanh_short(v) : gelu_exact_short(v);
+  } else {
+    return kTanh ? gelu_tanh(v) : gelu_exact(v);
+  }
 }
 
 }  // namespace

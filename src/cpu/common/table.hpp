@@ -112,11 +112,24 @@ struct QuantizeKernels {
   MxRuns mx[kNumMxFormats];
 };
 
+using GatedRun = void (*)(const void* x, const void* factor, void* out, int64_t n);
+using UnaryRun = void (*)(const void* x, void* out, int64_t n);
+
+// Contiguous runs; null for f64.
+struct ActivationKernels {
+  // act(x) * factor
+  GatedRun silu_and_mul[kNumElements];
+  GatedRun gelu_and_mul_exact[kNumElements];
+  GatedRun gelu_and_mul_tanh[kNumElements];
+  UnaryRun relu2[kNumElements];
+};
+
 struct Kernels {
   const GemmKernels* gemm[kNumElements];
   const FewRowsKernels* few_rows[kNumElements];
   const ElementwiseKernels* elementwise;
   const QuantizeKernels* quantize;
+  const ActivationKernels* activations;
 };
 
 namespace generic {

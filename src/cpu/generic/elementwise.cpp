@@ -11,6 +11,7 @@ constinit const Kernels kKernels = {
     .gemm = {&kGemmF32, &kGemmF64, &kGemmF16, &kGemmBF16},
     .few_rows = {&kFewRowsF32, &kFewRowsF64, &kFewRowsF16, &kFewRowsBF16},
     .elementwise = &kElementwise,
-    .quantize = &kQuantize};
+    .quantize = &kQuantize,
+    .activations = &kActivations};
 
 }  // namespace ac4k::cpu::generic

@@ -9,5 +9,6 @@ extern const GemmKernels kGemmF32, kGemmF64, kGemmF16, kGemmBF16;
 extern const FewRowsKernels kFewRowsF32, kFewRowsF64, kFewRowsF16, kFewRowsBF16;
 extern const ElementwiseKernels kElementwise;
 extern const QuantizeKernels kQuantize;
+extern const ActivationKernels kActivations;
 
 }  // namespace ac4k::cpu::generic

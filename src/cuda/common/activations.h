@@ -1,0 +1,25 @@
+// What the host hands to common/activations.cu.
+#pragma once
+
+#include "strided.h"
+
+namespace ac4k {
+
+// Rows of x at one stride; `out` is contiguous.
+struct ActivationParams {
+  void* out;
+  const void* x;
+  long long num_rows;
+  long long row_stride;   // of x, in elements
+  long long num_columns;  // of out
+  unsigned num_column_tiles;
+};
+
+// Gated: operand 0 is the first half of x, operand 1 the second.
+using GatedStridedParams = StridedParams<2>;
+using UnaryStridedParams = StridedParams<1>;
+
+inline constexpr int kActivationThreads = 256;
+inline constexpr int kUnaryRows = 2;  // rows a thread handles: loads in flight
+
+}  // namespace ac4k

@@ -1,0 +1,50 @@
+// out = x + gate * y, one gate for all tokens of a batch. Views that this kernel cannot take go
+// through common/mul_add.cu.
+#include "common/dependent_launch.cuh"
+#include "common/residual_gate.h"
+#include "common/types.cuh"
+
+namespace ac4k {
+
+// Block (bx, by), bx * by = 256: bx threads side by side cover bx vectors of a row, by of them
+// stand over each other, one vector of each operand a thread. Grid: batches * token tiles * column
+// tiles, columns fastest. Pointers and rows are aligned to 16 bytes. No shared memory. Roofline:
+// HBM, 2 reads to 1 write; the gate comes from L2.
+template <typename T>
+__device__ __forceinline__ void residual_gate(const ResidualGateParams& params) {
+  using Vec = Vector<T>;
+  const unsigned row_tile = blockIdx.x / params.num_column_tiles;
+  const unsigned column_tile = blockIdx.x - row_tile * params.num_column_tiles;
+  const unsigned batch = row_tile / params.num_token_tiles;
+  const int64_t token =
+      static_cast<int64_t>(row_tile - batch * params.num_token_tiles) * blockDim.y + threadIdx.y;
+  const int64_t column =
+      (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vec::kSize;
+  if (column >= params.num_columns || token >= params.num_tokens) return;
+  const int64_t offset = (batch * params.num_tokens + token) * params.num_columns + column;
+  wait_for_previous_kernels();
+  const Vec x = load(reinterpret_cast<const Vec*>(static_cast<const T*>(params.x) + offset));
+  const Vec y = load(reinterpret_cast<const Vec*>(static_cast<const T*>(params.y) + offset));
+  const Vec gate = load(reinterpret_cast<const Vec*>(static_cast<const T*>(params.gate) +
+                                                     batch * params.gate_stride + column));
+  allow_next_kernel();
+  Vec result;
+#pragma unroll
+  for (int j = 0; j < Vec::kSize; ++j) {
+    result.values[j] =
+        narrow<T>(fmaf(widen(gate.values[j]), widen(y.values[j]), widen(x.values[j])));
+  }
+  store(reinterpret_cast<Vec*>(static_cast<T*>(params.out) + offset), result);
+}
+
+}  // namespace ac4k
+
+#define AC4K_RESIDUAL_GATE(T, suffix)                                                              \
+  extern "C" __global__ void __launch_bounds__(ac4k::kResidualGateThreads) residual_gate_##suffix( \
+      const __grid_constant__ ac4k::ResidualGateParams params) {                                   \
+    ac4k::residual_gate<T>(params);                                                                \
+  }
+
+AC4K_RESIDUAL_GATE(float, f32)
+AC4K_RESIDUAL_GATE(__half, f16)
+AC4K_RESIDUAL_GATE(__nv_bfloat16, bf16)
