@@ -5,6 +5,7 @@ The op table is in the built library; run it as `make generate`, or `make test` 
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -24,7 +25,18 @@ DTYPE_NAMES = {
     "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2",
 }
-C_TYPES = {"int": "int64_t", "float": "double", "bool": "int", "choice": "const char*"}
+C_TYPES = {
+    "int": "int64_t",
+    "float": "double",
+    "bool": "int",
+    "choice": "const char*",
+    "dtype": "const char*",
+}
+LAYOUTS = {
+    "contiguous": "contiguous",
+    "row_strided": "any strides, the last dim contiguous",
+    "strided": "any strides",
+}
 Op = dict[str, Any]
 Param = dict[str, Any]
 
@@ -39,7 +51,7 @@ def python_type(param: Param) -> str:
         return f"Literal[{', '.join(repr(choice) for choice in param['choices'])}]".replace(
             "'", '"'
         )
-    return str(param["kind"])
+    return "Any" if param["kind"] == "dtype" else str(param["kind"])
 
 
 def python_default(param: Param) -> str:
@@ -55,17 +67,26 @@ def python_params(op: Op) -> list[str]:
             star = True
         default = f" = {python_default(param)}" if param["has_default"] else ""
         parts.append(f"{param['name']}: {python_type(param)}{default}")
-    out = out_type(op)
-    return [*parts, *([] if star else ["*"]), f"out: {out} | None = None"]
+    if not op["outputs"]:
+        return parts
+    return [*parts, *([] if star else ["*"]), f"out: {out_type(op)} | None = None"]
 
 
 def out_type(op: Op) -> str:
     count = len(op["outputs"])
+    if count == 0:
+        return "None"
+    if any("if" in output or "if_not" in output for output in op["outputs"]):
+        return "Any"  # one array or several: it depends on the arguments
     return "Array" if count == 1 else f"tuple[{', '.join(['Array'] * count)}]"
 
 
-def shape_text(tensor: dict[str, Any]) -> str:
-    return f"[{', '.join(tensor['dims'])}]"
+def shape_text(op: Op, tensor: dict[str, Any]) -> str:
+    if "dims_by" not in tensor:
+        return f"[{', '.join(tensor['dims'])}]"
+    chooser = next(param for param in op["params"] if param["name"] == tensor["dims_by"])
+    pairs = zip(tensor["dims"], chooser["choices"], strict=True)
+    return ", ".join(f"[{', '.join(dims)}] ({choice})" for dims, choice in pairs)
 
 
 def dtype_text(op: Op, dtype: str) -> str:
@@ -73,16 +94,33 @@ def dtype_text(op: Op, dtype: str) -> str:
     return ", ".join(DTYPE_NAMES[name] for name in names)
 
 
+def output_dtype(op: Op, variable: str) -> str:
+    chosen = (p["name"] for p in op["params"] if p.get("variable") == variable)
+    return next(chosen, "same dtype")
+
+
+def condition(output: dict[str, Any]) -> str:
+    if "if" in output:
+        return f", with {output['if']}"
+    return f", without {output['if_not']}" if "if_not" in output else ""
+
+
 def docstring(op: Op) -> str:
     lines = [op["doc"], "", *textwrap.wrap(op["formula"], 92), ""]
     for param in op["params"]:
         if param["kind"] == "tensor":
-            strides = "any strides" if param["strided"] else "contiguous"
-            text = f"{shape_text(param)} of {dtype_text(op, param['dtype'])}; {strides}"
+            written = "; written into" if param["mutable"] else ""
+            text = f"{shape_text(op, param)} of {dtype_text(op, param['dtype'])}"
+            text += f"; {LAYOUTS[param['layout']]}{written}"
             lines += textwrap.wrap(f"{param['name']}: {text}", 92, subsequent_indent="    ")
+        elif param["kind"] == "dtype":
+            lines.append(f"{param['name']}: {dtype_text(op, param['variable'])}")
     for output in op["outputs"]:
-        lines.append(
-            f"Returns {shape_text(output)}, {DTYPE_NAMES.get(output['dtype'], 'same dtype')}."
+        dtype = DTYPE_NAMES.get(output["dtype"]) or output_dtype(op, output["dtype"])
+        lines += textwrap.wrap(
+            f"Returns {shape_text(op, output)}, {dtype}{condition(output)}.",
+            92,
+            subsequent_indent="    ",
         )
     lines += ["", *op["example"].splitlines()]
     return "\n".join(f"    {line}".rstrip() for line in lines).strip()
@@ -96,13 +134,20 @@ def python_function(op: Op) -> str:
         body = ",\n    ".join(params)
         head = f"def {op['name']}(\n    {body},\n) -> {out_type(op)}:"
     params_tuple = f"({names}{',' if len(op['params']) == 1 else ''})"
+    if op["outputs"]:
+        body = f'''if _is_tracing():
+        traced: {out_type(op)} = _route("{op["name"]}", {params_tuple}, out)
+        return traced
+    return _C.{op["name"]}({names}, out)'''
+    else:
+        body = f'''if _is_tracing():
+        _route("{op["name"]}", {params_tuple}, None)
+    else:
+        _C.{op["name"]}({names})'''
     return f'''{head}
     """{docstring(op)}
     """
-    if _is_tracing():
-        traced: {out_type(op)} = _route("{op["name"]}", {params_tuple}, out)
-        return traced
-    return _C.{op["name"]}({names}, out)
+    {body}
 '''
 
 
@@ -154,8 +199,9 @@ def c_pyi(ops: list[Op]) -> str:
             body = ",\n    ".join(params)
             head = f"def {op['name']}(\n    {body},\n) -> {out_type(op)}: ..."
         functions.append(head)
-    literal = "Literal, " if any("Literal" in function for function in functions) else ""
     text = "\n".join(functions)
+    names = [name for name in ("Any", "Literal") if re.search(rf"\b{name}\b", text)]
+    literal = "".join(f"{name}, " for name in names)
     return f'''"""The compiled eager door. {NOTICE}"""
 
 from typing import {literal}TypeVar
@@ -216,20 +262,21 @@ def out_names(op: Op) -> list[str]:
 
 def c_arg(param: Param) -> str:
     name = param["name"]
-    if param["kind"] == "tensor":
-        return f"ac4k_tensor_arg({name})"
-    return f"ac4k_{param['kind']}_arg({name})"
+    kind = "choice" if param["kind"] == "dtype" else param["kind"]
+    return f"ac4k_{kind}_arg({name})"
 
 
 def c_function(op: Op) -> str:
     args = ", ".join(c_arg(param) for param in op["params"])
     outs = ", ".join(out_names(op))
+    outputs = f"  const DLTensor* const outputs[] = {{{outs}}};\n" if outs else ""
+    given = "outputs" if outs else "NULL"
     counts = len(op["params"]), len(op["outputs"])
     return f"""/* {op["doc"]} {op["signature"]} */
 static inline ac4k_status ac4k_{op["name"]}({", ".join(c_params(op))}) {{
   const ac4k_arg args[] = {{{args}}};
-  const DLTensor* const outputs[] = {{{outs}}};
-  return ac4k_call(ac4k_find_op("{op["name"]}"), args, {counts[0]}, outputs, {counts[1]}, stream);
+{outputs}  return ac4k_call(ac4k_find_op("{op["name"]}"), args, {counts[0]}, {given}, {counts[1]},
+                   stream);
 }}
 """
 
@@ -237,7 +284,8 @@ static inline ac4k_status ac4k_{op["name"]}({", ".join(c_params(op))}) {{
 def ops_h(ops: list[Op]) -> str:
     functions = "\n".join(c_function(op) for op in ops)
     return f"""/* One function per op. {NOTICE}
- * A NULL for an optional tensor or a choice means its default. */
+ * A NULL for an optional tensor, a choice or a dtype means its default, and a NULL for an output
+ * that it is not there. */
 #ifndef AC4K_OPS_H_
 #define AC4K_OPS_H_
 
@@ -291,7 +339,14 @@ def cpp_function(op: Op) -> str:
     scalars = [param for param in op["params"] if param["kind"] != "tensor"]
     required = [param for param in scalars if not param["has_default"]]
     parts += [f"{C_TYPES[param['kind']]} {param['name']}" for param in required]
-    parts += [f"const TensorView& {name}" for name in outs]
+    optional_outs = {
+        name
+        for name, output in zip(outs, op["outputs"], strict=True)
+        if "if" in output or "if_not" in output
+    }
+    for name in outs:
+        optional = name in optional_outs
+        parts.append(f"const {'std::optional<TensorView>&' if optional else 'TensorView&'} {name}")
     for param in scalars:
         if param["has_default"]:
             default = python_default(param).replace("True", "true").replace("False", "false")
@@ -304,7 +359,11 @@ def cpp_function(op: Op) -> str:
             args.append(f"{param['name']} ? {param['name']}->get() : nullptr")
         else:
             args.append(f"{param['name']}.get()")
-    args += [f"{name}.get()" for name in outs] + ["stream"]
+    for name in outs:
+        args.append(
+            f"{name} ? {name}->get() : nullptr" if name in optional_outs else f"{name}.get()"
+        )
+    args.append("stream")
     return f"""// {op["doc"]} {op["signature"]}
 inline void {op["name"]}({", ".join(parts)}) {{
   check(ac4k_{op["name"]}({", ".join(args)}));

@@ -74,23 +74,29 @@ typedef struct ac4k_arg {
 /* One parameter of an op, as bindings need it; `ac4k_op_table_json` tells the rest. */
 typedef struct ac4k_param {
   const char* name;
-  int32_t kind; /* an ac4k_arg_kind: AC4K_ARG_STRING for a choice */
+  int32_t kind; /* an ac4k_arg_kind: AC4K_ARG_STRING for a choice and for a dtype */
   int32_t keyword_only;
   int32_t has_default;
+  int32_t is_mutable; /* a tensor that the op writes into */
+  int32_t is_dtype;   /* a string such as "bfloat16" */
 } ac4k_param;
 
 AC4K_API size_t ac4k_op_num_params(const ac4k_op* op);
 AC4K_API size_t ac4k_op_num_outputs(const ac4k_op* op);
+/* Whether output `index` is there only with certain arguments. */
+AC4K_API int32_t ac4k_op_output_is_optional(const ac4k_op* op, size_t index);
 AC4K_API ac4k_param ac4k_op_param(const ac4k_op* op, size_t index);
 
 /* Choice `index` of a parameter, NULL behind the last one. */
 AC4K_API const char* ac4k_op_choice(const ac4k_op* op, size_t param, size_t index);
 
+#define AC4K_NO_OUTPUT (-1)
+
 /* What an output must be. */
 typedef struct ac4k_tensor_spec {
   DLDevice device;
   DLDataType dtype;
-  int32_t ndim;
+  int32_t ndim; /* AC4K_NO_OUTPUT: these arguments have no such output, and NULL takes its place */
   int64_t shape[AC4K_MAX_DIMS];
 } ac4k_tensor_spec;
 

@@ -49,17 +49,18 @@ def _profile_op(name: str, out_dir: str) -> Profile:
     import ac4k
 
     from .bench.arrays import arrays_on, devices
-    from .bench.inputs import dtypes_of, make_arguments, op_named
+    from .bench.case import arguments_of, case_of
+    from .bench.inputs import dtypes_of, op_named
     from .demo import demo_sizes
 
     op = op_named(name)
     device = devices()[0] if op["cuda"] else "cpu"
     sizes, _ = demo_sizes(op, "real", device)
-    arguments = make_arguments(op, sizes, dtypes_of(op)[0], arrays_on(device))
+    arguments = arguments_of(op, case_of(name), sizes, dtypes_of(op)[0], arrays_on(device))
 
     def calls() -> None:
         for _ in range(_CALLS):
-            getattr(ac4k, name)(*arguments.args, out=arguments.out, **arguments.options)
+            arguments.call(getattr(ac4k, name))
 
     calls()  # compiling and loading are not what is asked for
     return profile(calls, out_dir=out_dir)

@@ -6,7 +6,6 @@ subclasses, dispatch modes, functorch, tracing. Imported when torch is (see _tor
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +15,7 @@ from torch.library import Library
 
 from ac4k import ops
 from ac4k._native import C
+from ac4k._signature import dims_of, dtype_of, is_present, parse_dim, shape_of
 from ac4k.settings import op_table
 
 _DTYPES = {
@@ -30,37 +30,51 @@ _DTYPES = {
     "f8e4m3": torch.float8_e4m3fn,
     "f8e5m2": torch.float8_e5m2,
 }
-_SCHEMA_TYPES = {"int": "int", "float": "float", "bool": "bool", "choice": "str"}
-_DIM = re.compile(r"(?P<name>[A-Za-z]\w*)?(?P<operator>[*/])?(?P<number>\d+)?$")
+_SCHEMA_TYPES = {"int": "int", "float": "float", "bool": "bool", "choice": "str", "dtype": "str"}
+_DTYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _DTYPES.values()}
 
-# name -> (functional overload, out overload, [(parameter, keyword-only, default)])
-_OPS: dict[str, tuple[Any, Any, list[tuple[str, bool, Any]]]] = {}
+# name -> (functional overload, out overload, declaration)
+_OPS: dict[str, tuple[Any, Any, dict[str, Any]]] = {}
 
 
 def route(name: str, params: Sequence[Any], out: Any) -> Any:
     """Calls op `name` through the dispatcher; `params` in the order of the signature."""
-    functional, into, declared = _OPS[name]
+    functional, into, declaration = _OPS[name]
     positional = []
     keywords = {}
-    for value, (parameter, keyword_only, default) in zip(params, declared, strict=True):
-        given = default if value is None else value
-        if keyword_only:
-            keywords[parameter] = given
+    values = {}
+    for value, param in zip(params, declaration["params"], strict=True):
+        given = param.get("default") if value is None else value
+        if param["kind"] == "dtype" and not isinstance(given, str):
+            given = _DTYPE_NAMES.get(given, str(given))
+        values[param["name"]] = given
+        if param["keyword_only"]:
+            keywords[param["name"]] = given
         else:
             positional.append(given)
+    present = [is_present(declaration, output, values) for output in declaration["outputs"]]
     if out is None:
-        return functional(*positional, **keywords)
-    if isinstance(out, tuple):
-        for index, tensor in enumerate(out):
-            keywords[f"out{index}"] = tensor
-        into(*positional, **keywords)
-    else:
-        into(*positional, **keywords, out=out)
+        return _only(present, functional(*positional, **keywords))
+    outs = out if isinstance(out, tuple) else (out,)
+    if len(outs) != sum(present):
+        raise TypeError(f"{name}: argument 'out': expected {sum(present)} tensors, got {len(outs)}")
+    names = [name for name, there in zip(_out_names(declaration), present, strict=True) if there]
+    into(*positional, **keywords, **dict(zip(names, outs, strict=True)))
     return out
+
+
+def _only(present: list[bool], result: Any) -> Any:
+    """The outputs that are there: torch's schema has all of them."""
+    if all(present):
+        return result
+    results = tuple(each for each, there in zip(result, present, strict=True) if there)
+    return results[0] if len(results) == 1 else results
 
 
 def _schema_param(param: dict[str, Any]) -> str:
     if param["kind"] == "tensor":
+        if param["mutable"]:
+            return f"Tensor({param['name']}!) {param['name']}"
         if param["has_default"]:
             return f"Tensor? {param['name']}=None"
         return f"Tensor {param['name']}"
@@ -68,7 +82,7 @@ def _schema_param(param: dict[str, Any]) -> str:
     if not param["has_default"]:
         return text
     default = param["default"]
-    return f"{text}={default!r}" if param["kind"] != "choice" else f"{text}='{default}'"
+    return f"{text}='{default}'" if isinstance(default, str) else f"{text}={default!r}"
 
 
 def _out_names(declaration: dict[str, Any]) -> list[str]:
@@ -86,8 +100,11 @@ def _schemas(declaration: dict[str, Any]) -> tuple[str, str]:
         parts.append(_schema_param(param))
     count = len(declaration["outputs"])
     result = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
-    outs = [f"Tensor(a{i}!) {name}" for i, name in enumerate(_out_names(declaration))]
-    into = [*parts, *([] if star else ["*"]), *outs]
+    into = [*parts, *([] if star else ["*"])]
+    names = _out_names(declaration)
+    for i, (name, output) in enumerate(zip(names, declaration["outputs"], strict=True)):
+        optional = "if" in output or "if_not" in output
+        into.append(f"Tensor(a{i}!)? {name}=None" if optional else f"Tensor(a{i}!) {name}")
     name = declaration["name"]
     return f"{name}({', '.join(parts)}) -> {result}", f"{name}.out({', '.join(into)}) -> ()"
 
@@ -95,11 +112,11 @@ def _schemas(declaration: dict[str, Any]) -> tuple[str, str]:
 class _Shapes:
     """Dims and dtypes bound while a fake call is checked; sizes may be symbolic."""
 
-    def __init__(self, declaration: dict[str, Any]) -> None:
+    def __init__(self, declaration: dict[str, Any], values: dict[str, Any]) -> None:
         self.declaration = declaration
-        self.dims: dict[str, Any] = {}
-        self.types: dict[str, torch.dtype] = {}
-        self.leading: list[Any] | None = None
+        self.values = values
+        self.sizes: dict[str, Any] = {}
+        self.types: dict[str, str] = {}
         self.device: torch.device | None = None
 
     def fail(self, name: str, text: str) -> None:
@@ -109,23 +126,25 @@ class _Shapes:
         name, dtype = param["name"], param["dtype"]
         allowed = self.declaration["types"].get(dtype)
         if allowed is None:
-            expected = [_DTYPES[dtype]]
+            expected = [dtype]
         elif dtype in self.types:
             expected = [self.types[dtype]]
         else:
-            expected = [_DTYPES[each] for each in allowed]
-        if tensor.dtype not in expected:
-            names = ", ".join(str(each).removeprefix("torch.") for each in expected)
+            expected = allowed
+        found = [each for each in expected if _DTYPES[each] == tensor.dtype]
+        if not found:
+            names = ", ".join(_DTYPE_NAMES[_DTYPES[each]] for each in expected)
             raise TypeError(
                 f"{self.declaration['name']}: argument '{name}': expected dtype {names}, got "
                 f"{str(tensor.dtype).removeprefix('torch.')}"
             )
-        self.types[dtype] = tensor.dtype
+        self.types[dtype] = found[0]
         if self.device is None:
             self.device = tensor.device
         elif tensor.device != self.device:
             self.fail(name, f"expected a tensor on {self.device}, got one on {tensor.device}")
-        self._bind_shape(name, list(param["dims"]), list(tensor.shape))
+        dims = dims_of(self.declaration, param, self.values)
+        self._bind_shape(name, list(dims), list(tensor.shape))
 
     def _bind_shape(self, name: str, dims: list[str], shape: list[Any]) -> None:
         text = f"expected shape [{', '.join(dims)}], got {shape}"
@@ -135,56 +154,38 @@ class _Shapes:
             if count < 0:
                 self.fail(name, text)
             leading, shape = shape[:count], shape[count:]
-            if self.leading is None:
-                self.leading = leading
-            elif len(leading) != len(self.leading):
+            bound = self.sizes.setdefault("...", leading)
+            if len(leading) != len(bound):
                 self.fail(name, text)
-            for got, want in zip(leading, self.leading, strict=True):
+            for got, want in zip(leading, bound, strict=True):
                 torch._check(got == want, lambda: f"{self.declaration['name']}: '{name}': {text}")
         if len(dims) != len(shape):
             self.fail(name, text)
-        for dim, got in zip(dims, shape, strict=True):
-            self._bind_dim(name, dim, got, text)
-
-    def _bind_dim(self, name: str, dim: str, got: Any, text: str) -> None:
-        symbol, multiply, divide = _parse_dim(dim)
-        if symbol is not None and symbol not in self.dims:
-            self.dims[symbol] = got // multiply * divide
-            return
-        want = self.size(dim)
-        torch._check(got == want, lambda: f"{self.declaration['name']}: '{name}': {text}")
-
-    def size(self, dim: str) -> Any:
-        symbol, multiply, divide = _parse_dim(dim)
-        return multiply if symbol is None else self.dims[symbol] // divide * multiply
+        for each, got in zip(dims, shape, strict=True):
+            dim = parse_dim(each)
+            if dim.symbol not in (None, "rows") and dim.symbol not in self.sizes:
+                self.sizes[str(dim.symbol)] = got // dim.multiply * dim.divide
+                continue
+            want = shape_of([each], self.sizes)[0]
+            torch._check(got == want, lambda: f"{self.declaration['name']}: '{name}': {text}")
 
     def output(self, output: dict[str, Any]) -> torch.Tensor:
-        shape: list[Any] = []
-        for dim in output["dims"]:
-            shape.extend(self.leading or [] if dim == "..." else [self.size(dim)])
-        dtype = self.types.get(output["dtype"]) or _DTYPES[output["dtype"]]
+        op, values = self.declaration, self.values
+        dtype = _DTYPES[dtype_of(op, output, self.types, values)]
+        there = is_present(op, output, values)
+        shape = shape_of(dims_of(op, output, values), self.sizes) if there else (0,)
         return torch.empty(shape, dtype=dtype, device=self.device)
-
-
-def _parse_dim(dim: str) -> tuple[str | None, int, int]:
-    """(symbol, multiply, divide)"""
-    match = _DIM.match(dim)
-    assert match is not None, dim
-    number = int(match["number"] or 1)
-    if match["name"] is None:
-        return None, number, 1
-    return (match["name"], 1, number) if match["operator"] == "/" else (match["name"], number, 1)
 
 
 def _bind_call(
     declaration: dict[str, Any], args: Sequence[Any], keywords: dict[str, Any]
 ) -> _Shapes:
-    shapes = _Shapes(declaration)
     params = declaration["params"]
     values = dict(zip((param["name"] for param in params), args, strict=False)) | keywords
+    shapes = _Shapes(declaration, values)
     for param in params:
         if param["kind"] == "int" and param["name"] in values:
-            shapes.dims[param["name"]] = values[param["name"]]
+            shapes.sizes[param["name"]] = values[param["name"]]
     for param in params:
         value = values.get(param["name"])
         if param["kind"] == "tensor" and value is not None:
@@ -196,7 +197,7 @@ def _fake_functional(declaration: dict[str, Any]) -> Callable[..., Any]:
     def fake(*args: Any, **keywords: Any) -> Any:
         shapes = _bind_call(declaration, args, keywords)
         results = tuple(shapes.output(output) for output in declaration["outputs"])
-        return results[0] if len(results) == 1 else results
+        return results[0] if len(results) == 1 else results or None
 
     return fake
 
@@ -205,9 +206,14 @@ def _fake_out(declaration: dict[str, Any]) -> Callable[..., None]:
     names = _out_names(declaration)
 
     def fake(*args: Any, **keywords: Any) -> None:
-        outs = [keywords.pop(name) for name in names]
+        outs = [keywords.pop(name, None) for name in names]
         shapes = _bind_call(declaration, args, keywords)
         for out, output in zip(outs, declaration["outputs"], strict=True):
+            there = is_present(declaration, output, shapes.values)
+            if there != (out is not None):
+                shapes.fail("out", f"expected {'a tensor' if there else 'None'}, got {out}")
+            if out is None:
+                continue
             expected = shapes.output(output)
             if (out.dtype, out.dim(), out.device) != (
                 expected.dtype,
@@ -229,16 +235,26 @@ def _python_kernels(declaration: dict[str, Any]) -> tuple[Callable[..., Any], Ca
     function = getattr(C, declaration["name"])
     names = _out_names(declaration)
 
-    def functional(*args: Any, **keywords: Any) -> Any:
+    def call(*args: Any, **keywords: Any) -> Any:
         C.set_torch_guard(False)
         try:
             return function(*args, **keywords)
         finally:
             C.set_torch_guard(True)
 
+    def functional(*args: Any, **keywords: Any) -> Any:
+        result = call(*args, **keywords)
+        shapes = _bind_call(declaration, args, keywords)
+        present = [is_present(declaration, each, shapes.values) for each in declaration["outputs"]]
+        if all(present):
+            return result
+        results = iter(result if sum(present) > 1 else (result,))
+        outputs = zip(declaration["outputs"], present, strict=True)
+        return tuple(next(results) if there else shapes.output(each) for each, there in outputs)
+
     def into(*args: Any, **keywords: Any) -> None:
-        outs = tuple(keywords.pop(name) for name in names)
-        functional(*args, **keywords, out=outs[0] if len(outs) == 1 else outs)
+        outs = tuple(out for name in names if (out := keywords.pop(name, None)) is not None)
+        call(*args, **keywords, out=outs[0] if len(outs) == 1 else outs)
 
     return functional, into
 
@@ -253,21 +269,21 @@ def _register() -> None:
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
     for declaration in op_table():
         name = declaration["name"]
-        for schema in _schemas(declaration):
+        functional_schema, out_schema = _schemas(declaration)
+        has_out = bool(declaration["outputs"])
+        kernels = (None, None) if compiled else _python_kernels(declaration)
+        fakes = _fake_functional(declaration), _fake_out(declaration)
+        for overload, schema, kernel, fake in (
+            (name, functional_schema, kernels[0], fakes[0]),
+            *([(f"{name}.out", out_schema, kernels[1], fakes[1])] if has_out else []),
+        ):
             _LIBRARY.define(schema, tags=tags)
-        torch.library.register_fake(f"ac4k::{name}", _fake_functional(declaration), lib=_LIBRARY)
-        torch.library.register_fake(f"ac4k::{name}.out", _fake_out(declaration), lib=_LIBRARY)
-        if not compiled:
-            functional, into = _python_kernels(declaration)
-            for key in ("CPU", "CUDA"):
-                _LIBRARY.impl(name, functional, key)
-                _LIBRARY.impl(f"{name}.out", into, key)
+            torch.library.register_fake(f"ac4k::{overload}", fake, lib=_LIBRARY)
+            if kernel is not None:
+                for key in ("CPU", "CUDA"):
+                    _LIBRARY.impl(overload, kernel, key)
         packet = getattr(torch.ops.ac4k, name)
-        params = [
-            (param["name"], param["keyword_only"], param.get("default"))
-            for param in declaration["params"]
-        ]
-        _OPS[name] = (packet.default, packet.out, params)
+        _OPS[name] = (packet.default, packet.out if has_out else None, declaration)
 
 
 def _calibrate_guard() -> None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ._console import Cell, Column, note, print_table, progress, say
+from ._signature import all_dims, dim_names, parse_dim
 from .bench.arrays import Arrays, DType, arrays_on, devices
-from .bench.case import Case, case_of
+from .bench.case import Case, arguments_of, case_of
 from .bench.check import Check, check
 from .bench.engine import Candidate, measure
-from .bench.inputs import Arguments, Sizes, dim_names, dtypes_of, make_arguments
+from .bench.inputs import Arguments, Sizes, dtypes_of
 from .bench.report import ratio_cell
 from .bench.settings import Settings
 from .timing import format_us
@@ -117,9 +117,10 @@ def demo_sizes(op: Mapping[str, Any], size: str, device: str) -> tuple[Sizes, st
 
 def _divisor(op: Mapping[str, Any], name: str) -> int:
     """What the dimension must be a multiple of: 32 where the signature says K/32."""
-    dims = [dim for param in (*op["params"], *op["outputs"]) for dim in param.get("dims", ())]
-    found = [re.fullmatch(rf"{name}/(\d+)", dim) for dim in dims]
-    return math.lcm(*(int(match.group(1)) for match in found if match))
+    tensors = [tensor for tensor in (*op["params"], *op["outputs"]) if "dims" in tensor]
+    texts = [text for tensor in tensors for text in all_dims(tensor) if text != "..."]
+    dims = [dim for dim in map(parse_dim, texts) if dim.symbol == name and not dim.round_up]
+    return math.lcm(*(dim.divide for dim in dims))
 
 
 def _multiple_of(value: int, divisor: int) -> int:
@@ -131,7 +132,7 @@ def _try(op: Mapping[str, Any], size: str, dtype: DType, arrays: Arrays) -> Tria
     trial = Trial(op["name"], size, shape, dtype.name, arrays.device)
     try:
         case = case_of(op["name"])
-        arguments = make_arguments(op, sizes, dtype, arrays, seed=11)
+        arguments = arguments_of(op, case, sizes, dtype, arrays, seed=11)
         checked = check(op, case, arguments, arrays, dtype)
         time_us, over_torch = _time(op, case, arguments, arrays)
     except (RuntimeError, ValueError, TypeError, NotImplementedError, KeyError) as error:

@@ -21,10 +21,12 @@ Float64 = NDArray[np.float64]
 
 
 class Reference(NamedTuple):
-    """What an op should give, and the magnitude its arithmetic's error is proportional to."""
+    """What an op should give, the magnitude its arithmetic's error is proportional to, and an error
+    allowed on top (a step of a quantised code). Integer and FP8 results are exact without one."""
 
     result: NDArray[Any]
-    magnitude: NDArray[Any]
+    magnitude: NDArray[Any] | float = 0.0
+    absolute: NDArray[Any] | float | None = None
 
 
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
@@ -86,7 +88,10 @@ def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
     return Reference(result, np.zeros(W))
 
 
-REFERENCES: dict[str, Callable[..., Reference]] = {
+# One reference, or one for each output (None where it is not there) and then one for each tensor
+# that is written into.
+References = Reference | tuple[Reference | None, ...]
+REFERENCES: dict[str, Callable[..., References]] = {
     "gemm": gemm,
     "element_wise_mul_add": element_wise_mul_add,
     "fused_add_gelu": fused_add_gelu,
@@ -96,6 +101,15 @@ REFERENCES: dict[str, Callable[..., Reference]] = {
     "silu_and_mul": silu_and_mul,
     "stream_bytes": stream_bytes,
 }
+
+
+def references_of(name: str, *args: Any, **options: Any) -> tuple[Reference, ...]:
+    """What a call should give, for each output that is there and each tensor written into."""
+    with np.errstate(all="ignore"):
+        found = REFERENCES[name](*args, **options)
+    found = (found,) if isinstance(found, Reference) else found
+    return tuple(reference for reference in found if reference is not None)
+
 
 _EPS = {"f32": 2.0**-23, "f64": 2.0**-52, "f16": 2.0**-10, "bf16": 2.0**-7}
 # Below this the spacing of a format no longer shrinks.
@@ -119,10 +133,15 @@ def error_ratio(dtype: str, tolerance: float, result: NDArray[Any], reference: R
         if special.any() and not _specials_agree(dtype, expected[special], got[special]):
             return math.inf
         error = np.abs(got[finite].astype(np.float64) - expected[finite].astype(np.float64))
-        if dtype not in _EPS:
+        if reference.absolute is None and dtype not in _EPS:
             return 0.0 if not error.any() else math.inf
+        absolute = np.broadcast_to(
+            0.0 if reference.absolute is None else reference.absolute, expected.shape
+        )[finite]
+        if dtype not in _EPS:
+            return float(np.max(error / absolute)) if error.any() else 0.0
         magnitude = np.broadcast_to(reference.magnitude, expected.shape)[finite]
-        allowed = allowed_error(dtype, tolerance, expected[finite], magnitude)
+        allowed = allowed_error(dtype, tolerance, expected[finite], magnitude) + absolute
     # An infinite magnitude allows anything; an infinite input that leaves no trace is no error.
     return float(np.max(error / allowed)) if error.size else 0.0
 

@@ -22,6 +22,8 @@ const char* expected_kind(ParamKind kind) {
       return "a bool";
     case ParamKind::choice:
       return "a str";
+    case ParamKind::dtype:
+      return "a dtype";
   }
   return "";
 }
@@ -34,12 +36,19 @@ std::string types_text(const TypeVariable& variable) {
   return text;
 }
 
-std::string dims_text(const Op& op, const TensorType& type) {
-  std::string text = type.leading ? "[..." : "[";
-  for (const Dim& dim : type.dims) {
-    text += (text.size() > 1 ? ", " : "") + dim.text(op.signature.dim_names);
+std::string dims_text(const Call& call, const TensorType& type) {
+  const Shape& shape = call.shape_of(type);
+  std::string text = shape.leading ? "[..." : "[";
+  for (const Dim& dim : shape.dims) {
+    text += (text.size() > 1 ? ", " : "") + dim.text(call.op.signature.dim_names);
   }
-  return text + "]";
+  text += "]";
+  if (type.chooser >= 0) {
+    const Param& chooser = call.op.signature.params[static_cast<size_t>(type.chooser)];
+    text += " for " + chooser.name + " '" +
+            chooser.choices[static_cast<size_t>(call.integer(type.chooser))] + "'";
+  }
+  return text;
 }
 
 // Binds tensors one after another, remembering who fixed what for the error texts. Masks say what
@@ -54,11 +63,21 @@ class Binder {
     bound_dims_ |= 1u << symbol;
   }
 
+  void fix_type(int variable, int64_t choice, int source) {
+    const auto index = static_cast<size_t>(variable);
+    const auto chosen = static_cast<size_t>(choice);
+    call_.types[index] = op_.signature.type_variables[index].types[chosen];
+    call_.type_words[index] = op_.signature.type_variables[index].words[chosen];
+    type_source_[index] = source;
+    bound_types_ |= 1u << index;
+  }
+
   [[gnu::always_inline]] inline Status tensor(const TensorType& type, const DLTensor& tensor,
                                               int source) {
     AC4K_TRY(check_dtype(type, tensor.dtype, source));
     AC4K_TRY(check_device(tensor, source));
-    if (check_view(op_, source, tensor, type.strided) < 0) return AC4K_INVALID_VALUE;
+    if (check_view(op_, source, tensor, type.layout) < 0) return AC4K_INVALID_VALUE;
+    if (type.is_mutable) AC4K_TRY(check_writable_view(op_, source, tensor));
     return check_shape(type, tensor, source);
   }
 
@@ -111,26 +130,21 @@ class Binder {
 
   [[gnu::always_inline]] inline Status check_shape(const TensorType& type, const DLTensor& tensor,
                                                    int source) {
-    const Dim* dims = type.dims.data();
-    const int fixed = static_cast<int>(type.dims.size());
+    const Shape& shape = call_.shape_of(type);
+    const Dim* dims = shape.dims.data();
+    const int fixed = static_cast<int>(shape.dims.size());
     const int leading = tensor.ndim - fixed;
-    if (leading < 0 || (leading > 0 && !type.leading)) return shape_error(type, tensor, source);
-    if (type.leading) AC4K_TRY(check_leading(type, tensor, leading, source));
+    if (leading < 0 || (leading > 0 && !shape.leading)) return shape_error(type, tensor, source);
+    if (shape.leading) AC4K_TRY(check_leading(type, tensor, leading, source));
     for (int i = 0; i < fixed; ++i) {
       const Dim& dim = dims[i];
       const int64_t got = tensor.shape[leading + i];
-      if (dim.symbol < 0) {
-        if (got != dim.multiply) return shape_error(type, tensor, source);
-      } else if (bound_dims_ & (1u << dim.symbol)) {
-        const int64_t bound = call_.dims[static_cast<size_t>(dim.symbol)];
-        const bool fits = dim.is_plain
-                              ? bound == got
-                              : bound % dim.divide == 0 && bound / dim.divide * dim.multiply == got;
-        if (!fits) return dim_error(type, dim, tensor, source);
+      if (dim.symbol < 0 || (bound_dims_ & (1u << dim.symbol))) {
+        if (dim.extent(call_.bound(dim)) != got) return dim_error(type, dim, tensor, source);
       } else if (dim.is_plain) {
         fix_dim(dim.symbol, got, source);
       } else {
-        if (got % dim.multiply != 0) return shape_error(type, tensor, source);
+        if (got % dim.multiply != 0 || dim.round_up) return shape_error(type, tensor, source);
         fix_dim(dim.symbol, got / dim.multiply * dim.divide, source);
       }
     }
@@ -148,31 +162,31 @@ class Binder {
     for (int i = 0; fits && i < leading; ++i) fits = tensor.shape[i] == call_.leading_shape[i];
     if (fits) [[likely]]
       return AC4K_OK;
-    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(op_, type),
-                          " with ... = ", ac4k::shape_text(call_.leading_ndim, call_.leading_shape),
-                          ", as '", name_of(op_, leading_source_), "' has, got ",
-                          shape_text(tensor));
+    return argument_error(
+        AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(call_, type),
+        " with ... = ", ac4k::shape_text(call_.leading_ndim, call_.leading_shape), ", as '",
+        name_of(op_, leading_source_), "' has, got ", shape_text(tensor));
   }
 
   Status shape_error(const TensorType& type, const DLTensor& tensor, int source) const {
-    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(op_, type),
-                          ", got ", shape_text(tensor));
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ",
+                          dims_text(call_, type), ", got ", shape_text(tensor));
   }
 
   Status dim_error(const TensorType& type, const Dim& dim, const DLTensor& tensor,
                    int source) const {
+    if (dim.symbol < 0) return shape_error(type, tensor, source);
     const auto symbol = static_cast<size_t>(dim.symbol);
-    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ", dims_text(op_, type),
-                          " with ", op_.signature.dim_names[symbol], " = ", call_.dims[symbol],
-                          ", set by '", name_of(op_, dim_source_[symbol]), "', got ",
-                          shape_text(tensor));
+    return argument_error(AC4K_INVALID_VALUE, op_, source, "expected shape ",
+                          dims_text(call_, type), " with ", op_.signature.dim_names[symbol], " = ",
+                          call_.dims[symbol], ", set by '", name_of(op_, dim_source_[symbol]),
+                          "', got ", shape_text(tensor));
   }
 
   Call& call_;
   const Op& op_;
   uint32_t bound_dims_ = 0, bound_types_ = 0;
   int device_source_ = -1, leading_source_ = -1;
-  DLDevice first_device_;                                          // as it came
   int dim_source_[AC4K_MAX_ARGS], type_source_[AC4K_MAX_OUTPUTS];  // valid where the masks say so
 };
 
@@ -190,6 +204,15 @@ Status bind_choice(const Op& op, int index, const Param& param, const char* text
   for (const auto& choice : param.choices) choices += (choices.empty() ? "" : ", ") + choice;
   return argument_error(AC4K_INVALID_VALUE, op, index, "expected one of ", choices, ", got '",
                         text ? text : "", "'");
+}
+
+// As bind_choice, for the name of a dtype, short or long.
+Status bind_dtype(const Op& op, int index, const Param& param, const char* text, ac4k_arg* arg) {
+  const auto& types = op.signature.type_variables[static_cast<size_t>(param.type_variable)].types;
+  for (size_t i = 0; text != nullptr && i < types.size(); ++i) {
+    if (std::string_view(text) == name_of(types[i])) text = param.choices[i].c_str();
+  }
+  return bind_choice(op, index, param, text, arg);
 }
 
 Status bind_default(const Op& op, int index, const Param& param, ac4k_arg* arg) {
@@ -213,6 +236,9 @@ Status bind_scalar(const Op& op, int index, const Param& param, ac4k_arg* arg) {
     case ParamKind::choice:
       if (arg->kind != AC4K_ARG_STRING) break;
       return bind_choice(op, index, param, arg->value.string, arg);
+    case ParamKind::dtype:
+      if (arg->kind != AC4K_ARG_STRING) break;
+      return bind_dtype(op, index, param, arg->value.string, arg);
     case ParamKind::integer:
       if (arg->kind == AC4K_ARG_INT) return AC4K_OK;
       break;
@@ -231,9 +257,12 @@ Status bind_scalar(const Op& op, int index, const Param& param, ac4k_arg* arg) {
                         kind < std::size(kKindNames) ? kKindNames[kind] : "nothing known");
 }
 
-[[gnu::noinline]] Status bind_after_ints(const Op& op, Binder& binder, Call* call) {
+[[gnu::noinline]] Status bind_after_scalars(const Op& op, Binder& binder, Call* call) {
   const auto& params = op.signature.params;
   for (size_t i = 0; i < params.size(); ++i) {
+    if (params[i].kind == ParamKind::dtype) {
+      binder.fix_type(params[i].type_variable, call->args[i].value.integer, static_cast<int>(i));
+    }
     if (params[i].dim_symbol < 0) continue;
     const int64_t value = call->args[i].value.integer;
     if (value < 0) {
@@ -259,8 +288,7 @@ Status bind(const Op& op, const ac4k_arg* args, size_t num_args, Call* call) {
                 " arguments, got ", num_args);
   }
   Binder binder(*call);
-  // Where ints fix dims, they come before the tensors that are checked against them.
-  const bool ints_first = op.signature.ints_fix_dims;
+  const bool scalars_first = op.signature.scalars_first;
   for (size_t i = 0; i < num_params; ++i) {
     ac4k_arg& bound = call->args[i];
     const auto index = static_cast<int>(i);
@@ -271,13 +299,14 @@ Status bind(const Op& op, const ac4k_arg* args, size_t num_args, Call* call) {
     bound = args[i];
     if (params[i].kind == ParamKind::tensor && bound.kind == AC4K_ARG_TENSOR &&
         bound.value.tensor != nullptr) [[likely]] {
-      if (!ints_first) AC4K_TRY(binder.tensor(params[i].tensor, *bound.value.tensor, index));
+      if (!scalars_first) AC4K_TRY(binder.tensor(params[i].tensor, *bound.value.tensor, index));
     } else {
       AC4K_TRY(bind_scalar(op, index, params[i], &bound));
     }
   }
-  if (ints_first) [[unlikely]]
-    AC4K_TRY(bind_after_ints(op, binder, call));
+  if (scalars_first) [[unlikely]]
+    AC4K_TRY(bind_after_scalars(op, binder, call));
+  if (op.signature.has_mutable) AC4K_TRY(check_mutable_apart(*call));
   return op.decl.check ? op.decl.check(*call) : AC4K_OK;
 }
 

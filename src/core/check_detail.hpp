@@ -63,7 +63,7 @@ inline DLDevice normalised(DLDevice device) {
 }
 
 [[gnu::cold, gnu::noinline]] inline void view_error(const Op& op, int index, const DLTensor& tensor,
-                                                    bool overflow) {
+                                                    Layout layout, bool overflow) {
   const auto size = static_cast<uintptr_t>((tensor.dtype.bits + 7) / 8);
   const auto misaligned = reinterpret_cast<uintptr_t>(data_of(tensor)) % size;
   if (tensor.ndim < 0 || tensor.ndim > AC4K_MAX_DIMS) {
@@ -78,17 +78,27 @@ inline DLDevice normalised(DLDevice device) {
     (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected data aligned to ", size,
                          " bytes, got address modulo ", size, " = ", misaligned);
   } else {
-    (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected a contiguous tensor, got shape ",
+    (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected a contiguous ",
+                         layout == Layout::row_strided ? "last dim" : "tensor", ", got shape ",
                          shape_text(tensor), " with strides ",
                          ac4k::shape_text(tensor.ndim, tensor.strides));
   }
 }
 
+// Whether a tensor of at least one element lies in memory as asked.
+inline bool lies_as(const DLTensor& tensor, Layout layout) {
+  if (layout == Layout::strided) return true;
+  if (is_contiguous(tensor)) [[likely]]
+    return true;
+  const int last = tensor.ndim - 1;
+  return layout == Layout::row_strided && (tensor.shape[last] == 1 || tensor.strides[last] == 1);
+}
+
 // What every tensor must be, whatever the op. Gives the number of elements, or -1 after an error.
 [[gnu::always_inline]] inline int64_t check_view(const Op& op, int index, const DLTensor& tensor,
-                                                 bool strided) {
+                                                 Layout layout) {
   if (static_cast<uint32_t>(tensor.ndim) > AC4K_MAX_DIMS) [[unlikely]] {
-    view_error(op, index, tensor, false);
+    view_error(op, index, tensor, layout, false);
     return -1;
   }
   const int64_t size = (tensor.dtype.bits + 7) / 8;
@@ -105,12 +115,17 @@ inline DLDevice normalised(DLDevice device) {
   // Sizes of elements are powers of two.
   const auto misaligned =
       reinterpret_cast<uintptr_t>(data_of(tensor)) & static_cast<uintptr_t>(size - 1);
-  if (overflow || tensor.data == nullptr || misaligned != 0 || !(strided || is_contiguous(tensor)))
+  if (overflow || tensor.data == nullptr || misaligned != 0 || !lies_as(tensor, layout))
       [[unlikely]] {
-    view_error(op, index, tensor, overflow);
+    view_error(op, index, tensor, layout, overflow);
     return -1;
   }
   return elements;
 }
+
+// No two elements of what will be written may be one.
+Status check_writable_view(const Op& op, int index, const DLTensor& tensor);
+// What an op writes into lies apart from its other arguments.
+Status check_mutable_apart(const Call& call);
 
 }  // namespace ac4k::check

@@ -1,6 +1,9 @@
 // What the outputs of a call must be, and whether they are.
+#include <array>
+
 #include "core/check.hpp"
 #include "core/check_detail.hpp"
+#include "core/strided.hpp"
 
 namespace ac4k {
 namespace {
@@ -32,7 +35,17 @@ bool overlap(const Extent& written, const DLTensor& other) {
   return read.first < written.last && written.first < read.last;
 }
 
-// An output may share memory with nothing, but for an elementwise op's own input, exactly.
+bool same_view(const DLTensor& a, const DLTensor& b) {
+  if (data_of(a) != data_of(b) || a.ndim != b.ndim) return false;
+  const auto a_strides = strides_of(a), b_strides = strides_of(b);
+  for (int i = 0; i < a.ndim; ++i) {
+    const auto d = static_cast<size_t>(i);
+    if (a.shape[i] != b.shape[i] || (a.shape[i] != 1 && a_strides[d] != b_strides[d])) return false;
+  }
+  return true;
+}
+
+// An output may share memory with nothing, but for an in-place op's own input, exactly.
 Status check_overlap(const Call& call, const DLTensor& out, const DLTensor* const* outputs,
                      size_t index) {
   const Op& op = call.op;
@@ -41,15 +54,14 @@ Status check_overlap(const Call& call, const DLTensor& out, const DLTensor* cons
     if (call.args[p].kind != AC4K_ARG_TENSOR) continue;
     const DLTensor& input = *call.args[p].value.tensor;
     if (!overlap(written, input)) continue;
-    const bool in_place = op.decl.elementwise && data_of(input) == data_of(out) &&
-                          num_elements(input) == num_elements(out) && is_contiguous(input);
-    if (!in_place) {
+    const bool alike = op.decl.in_place && (op.signature.outputs[index].may_be >> p & 1u);
+    if (!alike || !same_view(input, out)) {
       return argument_error(AC4K_INVALID_VALUE, op, kOutput, "expected memory apart from '",
                             op.signature.params[p].name, "', got memory that overlaps it");
     }
   }
   for (size_t j = 0; j < index; ++j) {
-    if (overlap(written, *outputs[j])) {
+    if (outputs[j] != nullptr && overlap(written, *outputs[j])) {
       return argument_error(AC4K_INVALID_VALUE, op, kOutput,
                             "expected outputs that do not overlap");
     }
@@ -59,36 +71,96 @@ Status check_overlap(const Call& call, const DLTensor& out, const DLTensor* cons
 
 }  // namespace
 
+namespace check {
+
+Status check_writable_view(const Op& op, int index, const DLTensor& tensor) {
+  if (tensor.strides == nullptr || is_contiguous(tensor)) [[likely]]
+    return AC4K_OK;
+  // From the smallest stride up, each has to step over all that the smaller ones reach.
+  struct Step {
+    int64_t stride, extent;
+  };
+  std::array<Step, AC4K_MAX_DIMS> dims{};
+  size_t count = 0;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    if (tensor.shape[i] == 0) return AC4K_OK;
+    if (tensor.shape[i] == 1) continue;
+    size_t place = count++;
+    for (; place > 0 && dims[place - 1].stride > tensor.strides[i]; --place) {
+      dims[place] = dims[place - 1];
+    }
+    dims[place] = {tensor.strides[i], tensor.shape[i]};
+  }
+  int64_t reach = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (dims[i].stride <= reach) {
+      return argument_error(AC4K_INVALID_VALUE, op, index,
+                            "expected elements that do not overlap, got shape ", shape_text(tensor),
+                            " with strides ", ac4k::shape_text(tensor.ndim, tensor.strides));
+    }
+    reach += (dims[i].extent - 1) * dims[i].stride;
+  }
+  return AC4K_OK;
+}
+
+// Two halves of one buffer may be interleaved block by block, so only what surely overlaps is
+// refused: the same first element, or overlapping runs.
+Status check_mutable_apart(const Call& call) {
+  const auto& params = call.op.signature.params;
+  for (size_t p = 0; p < params.size(); ++p) {
+    if (!params[p].tensor.is_mutable || call.args[p].kind != AC4K_ARG_TENSOR) continue;
+    const DLTensor& written = *call.args[p].value.tensor;
+    if (num_elements(written) == 0) continue;
+    for (size_t q = 0; q < params.size(); ++q) {
+      if (q == p || call.args[q].kind != AC4K_ARG_TENSOR) continue;
+      const DLTensor& other = *call.args[q].value.tensor;
+      const bool runs = is_contiguous(written) && is_contiguous(other);
+      if (overlap(extent_of(written), other) && (runs || data_of(written) == data_of(other))) {
+        return argument_error(AC4K_INVALID_VALUE, call.op, static_cast<int>(p),
+                              "expected memory apart from '", params[q].name,
+                              "', got memory that overlaps it");
+      }
+    }
+  }
+  return AC4K_OK;
+}
+
+}  // namespace check
+
 Status output_spec(const Call& call, size_t index, ac4k_tensor_spec* spec) {
-  const TensorType& type = call.op.signature.outputs[index];
+  const Output& type = call.op.signature.outputs[index];
+  const Shape& shape = call.shape_of(type);
   spec->device = call.device;
   spec->dtype = std::bit_cast<DLDataType>(
       type.type_variable < 0 ? type.dtype_word
                              : call.type_words[static_cast<size_t>(type.type_variable)]);
-  int ndim = 0;
+  spec->ndim = AC4K_NO_OUTPUT;
+  if (!call.wants(type)) return AC4K_OK;
+  const int leading = shape.leading ? call.leading_ndim : 0;
+  const int ndim = leading + static_cast<int>(shape.dims.size());
+  if (ndim > AC4K_MAX_DIMS) {
+    return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": the output would have ", ndim,
+                " dimensions, expected at most ", AC4K_MAX_DIMS);
+  }
   bool empty = false, overflow = false;
   int64_t bytes = spec->dtype.bits / 8;
-  const auto append = [&](int64_t extent) {
+  for (int i = 0; i < ndim; ++i) {
+    int64_t extent;
+    if (i < leading) {
+      extent = call.leading_shape[i];
+    } else {
+      const Dim& dim = shape.dims[static_cast<size_t>(i - leading)];
+      extent = dim.extent(call.bound(dim));
+      if (extent < 0) {
+        return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": expected a whole ",
+                    dim.text(call.op.signature.dim_names), ", got ",
+                    Dim{.symbol = dim.symbol}.text(call.op.signature.dim_names), " = ",
+                    call.bound(dim));
+      }
+    }
     empty |= extent == 0;
     overflow |= __builtin_mul_overflow(bytes, extent, &bytes);
-    spec->shape[ndim++] = extent;
-  };
-  for (int i = 0; type.leading && i < call.leading_ndim; ++i) append(call.leading_shape[i]);
-  const Dim* dims = type.dims.data();
-  const size_t num_dims = type.dims.size();
-  for (size_t i = 0; i < num_dims; ++i) {
-    const Dim& dim = dims[i];
-    const int64_t bound = dim.symbol < 0 ? 1 : call.dim(dim.symbol);
-    if (dim.is_plain) {
-      append(bound);
-      continue;
-    }
-    if (bound % dim.divide != 0) {
-      return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": expected a whole ",
-                  dim.text(call.op.signature.dim_names), ", got ",
-                  call.op.signature.dim_names[static_cast<size_t>(dim.symbol)], " = ", bound);
-    }
-    append(bound / dim.divide * dim.multiply);
+    spec->shape[i] = extent;
   }
   spec->ndim = ndim;
   if (overflow && !empty) {
@@ -105,18 +177,15 @@ bool fits(const Call& call, const TensorType& type, const DLTensor& out) {
   const uint32_t word = type.type_variable < 0
                             ? type.dtype_word
                             : call.type_words[static_cast<size_t>(type.type_variable)];
-  const int leading = type.leading ? call.leading_ndim : 0;
-  const Dim* dims = type.dims.data();
-  const int fixed = static_cast<int>(type.dims.size());
+  const Shape& shape = call.shape_of(type);
+  const int leading = shape.leading ? call.leading_ndim : 0;
+  const Dim* dims = shape.dims.data();
+  const int fixed = static_cast<int>(shape.dims.size());
   bool fit = word_of(out.dtype) == word && out.ndim == leading + fixed &&
              same(normalised(out.device), call.device);
   for (int i = 0; fit && i < leading; ++i) fit = out.shape[i] == call.leading_shape[i];
   for (int i = 0; fit && i < fixed; ++i) {
-    const int64_t bound = dims[i].symbol < 0 ? 1 : call.dim(dims[i].symbol);
-    const int64_t want = dims[i].is_plain              ? bound
-                         : bound % dims[i].divide == 0 ? bound / dims[i].divide * dims[i].multiply
-                                                       : -1;
-    fit = out.shape[leading + i] == want;
+    fit = out.shape[leading + i] == dims[i].extent(call.bound(dims[i]));
   }
   return fit;
 }
@@ -147,15 +216,22 @@ Status bind_outputs(const DLTensor* const* outputs, size_t num_outputs, Call* ca
                 " outputs, got ", num_outputs);
   }
   call->outputs = outputs;
-  call->empty = true;
+  call->empty = !op.signature.has_mutable;
   for (size_t i = 0; i < num_outputs; ++i) {
+    const Output& type = op.signature.outputs[i];
+    if (!call->wants(type)) {
+      if (outputs[i] == nullptr) continue;
+      return argument_error(AC4K_INVALID_TYPE, op, kOutput, "expected no output ", i, " without '",
+                            op.signature.params[static_cast<size_t>(type.condition)].name, "'");
+    }
     if (outputs[i] == nullptr) {
       return argument_error(AC4K_INVALID_TYPE, op, kOutput, "expected a tensor, got None");
     }
     const DLTensor& out = *outputs[i];
-    if (!fits(*call, op.signature.outputs[i], out)) return output_error(*call, i, out);
-    const int64_t elements = check_view(op, kOutput, out, /*strided=*/false);
+    if (!fits(*call, type, out)) return output_error(*call, i, out);
+    const int64_t elements = check_view(op, kOutput, out, type.layout);
     if (elements < 0) return AC4K_INVALID_VALUE;
+    if (type.layout != Layout::contiguous) AC4K_TRY(check_writable_view(op, kOutput, out));
     if (elements == 0) continue;
     call->empty = false;
     AC4K_TRY(check_overlap(*call, out, outputs, i));

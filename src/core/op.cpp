@@ -66,16 +66,21 @@ size_t ac4k_op_num_params(const ac4k_op* op) { return op->signature.params.size(
 size_t ac4k_op_num_outputs(const ac4k_op* op) { return op->signature.outputs.size(); }
 
 ac4k_param ac4k_op_param(const ac4k_op* op, size_t index) {
-  static constexpr ac4k_arg_kind kKinds[] = {AC4K_ARG_TENSOR, AC4K_ARG_INT, AC4K_ARG_FLOAT,
-                                             AC4K_ARG_BOOL, AC4K_ARG_STRING};
+  static constexpr ac4k_arg_kind kKinds[] = {AC4K_ARG_TENSOR, AC4K_ARG_INT,    AC4K_ARG_FLOAT,
+                                             AC4K_ARG_BOOL,   AC4K_ARG_STRING, AC4K_ARG_STRING};
   const ac4k::Param& param = op->signature.params[index];
-  return {param.name.c_str(), kKinds[static_cast<size_t>(param.kind)], param.keyword_only,
-          param.has_default};
+  return {param.name.c_str(),      kKinds[static_cast<size_t>(param.kind)],
+          param.keyword_only,      param.has_default,
+          param.tensor.is_mutable, param.kind == ac4k::ParamKind::dtype};
 }
 
 const char* ac4k_op_choice(const ac4k_op* op, size_t param, size_t index) {
   const auto& choices = op->signature.params[param].choices;
   return index < choices.size() ? choices[index].c_str() : nullptr;
+}
+
+int32_t ac4k_op_output_is_optional(const ac4k_op* op, size_t index) {
+  return op->signature.outputs[index].condition >= 0;
 }
 
 }  // extern "C"

@@ -22,8 +22,9 @@ struct OpDecl {
   // How far from float64 the arithmetic may be, in eps of the arithmetic times the magnitude that
   // python/ac4k/reference.py gives; the rounding to the output's dtype comes on top.
   double tolerance;
-  // Output element i depends on input elements i alone: an output may then be an input.
-  bool elementwise = false;
+  // Every input is read before the output elements that depend on it are written, where both are
+  // declared alike: an output may then be such an input.
+  bool in_place = false;
   OpKernel check = nullptr;  // what the signature cannot say; runs before anything is written
   OpKernel cpu = nullptr;
   OpKernel cuda = nullptr;
@@ -66,11 +67,35 @@ struct Call {
   int leading_ndim = -1;  // what `...` stands for
   const int64_t* leading_shape = nullptr;
 
+  // The number of rows that `...` stands for.
+  int64_t rows() const {
+    int64_t count = 1;
+    for (int i = 0; i < leading_ndim; ++i) count *= leading_shape[i];
+    return count;
+  }
+  int64_t bound(const Dim& dim) const {
+    return dim.symbol >= 0            ? dims[static_cast<size_t>(dim.symbol)]
+           : dim.symbol == Dim::kRows ? rows()
+                                      : 1;
+  }
+  // The alternative that holds in this call.
+  const Shape& shape_of(const TensorType& type) const {
+    return type.shapes[type.chooser < 0 ? 0 : static_cast<size_t>(integer(type.chooser))];
+  }
+  // Whether the call has this output.
+  bool wants(const Output& output) const {
+    if (output.condition < 0) return true;
+    const ac4k_arg& arg = args[static_cast<size_t>(output.condition)];
+    return (arg.kind == AC4K_ARG_TENSOR || (arg.kind != AC4K_ARG_NONE && arg.value.integer != 0)) !=
+           output.negated;
+  }
+
   const DLTensor& tensor(int i) const { return *args[static_cast<size_t>(i)].value.tensor; }
   bool has(int i) const { return args[static_cast<size_t>(i)].kind != AC4K_ARG_NONE; }
   int64_t integer(int i) const { return args[static_cast<size_t>(i)].value.integer; }
   double real(int i) const { return args[static_cast<size_t>(i)].value.real; }
   const DLTensor& output(int i = 0) const { return *outputs[i]; }
+  bool has_output(int i) const { return outputs[i] != nullptr; }
   DType type(int i = 0) const { return types[static_cast<size_t>(i)]; }
   int64_t dim(int i) const { return dims[static_cast<size_t>(i)]; }
 };

@@ -8,11 +8,20 @@ namespace ac4k {
 namespace {
 
 void write_dims(JsonWriter& json, const Signature& signature, const TensorType& type) {
+  static constexpr const char* kLayouts[] = {"contiguous", "row_strided", "strided"};
   json.key("dtype").value(type.dtype_text);
+  json.key("layout").value(kLayouts[static_cast<size_t>(type.layout)]);
   json.key("dims").begin_array();
-  if (type.leading) json.value("...");
-  for (const Dim& dim : type.dims) json.value(dim.text(signature.dim_names));
+  for (const Shape& shape : type.shapes) {
+    if (type.chooser >= 0) json.begin_array();
+    if (shape.leading) json.value("...");
+    for (const Dim& dim : shape.dims) json.value(dim.text(signature.dim_names));
+    if (type.chooser >= 0) json.end_array();
+  }
   json.end_array();
+  if (type.chooser >= 0) {
+    json.key("dims_by").value(signature.params[static_cast<size_t>(type.chooser)].name);
+  }
 }
 
 void write_default(JsonWriter& json, const Param& param) {
@@ -31,22 +40,27 @@ void write_default(JsonWriter& json, const Param& param) {
       json.value(param.default_integer != 0);
       break;
     case ParamKind::choice:
+    case ParamKind::dtype:
       json.value(param.default_text);
       break;
   }
 }
 
 void write_param(JsonWriter& json, const Signature& signature, const Param& param) {
-  static constexpr const char* kKinds[] = {"tensor", "int", "float", "bool", "choice"};
+  static constexpr const char* kKinds[] = {"tensor", "int", "float", "bool", "choice", "dtype"};
   json.begin_object();
   json.key("name").value(param.name);
   json.key("kind").value(kKinds[static_cast<size_t>(param.kind)]);
   if (param.kind == ParamKind::tensor) {
     write_dims(json, signature, param.tensor);
-    json.key("strided").value(param.tensor.strided);
     json.key("optional").value(param.tensor.optional);
+    json.key("mutable").value(param.tensor.is_mutable);
   }
-  if (param.kind == ParamKind::choice) {
+  if (param.kind == ParamKind::dtype) {
+    const auto variable = static_cast<size_t>(param.type_variable);
+    json.key("variable").value(std::string(1, signature.type_variables[variable].name));
+  }
+  if (!param.choices.empty()) {
     json.key("choices").begin_array();
     for (const auto& choice : param.choices) json.value(choice);
     json.end_array();
@@ -65,7 +79,7 @@ void write_op(JsonWriter& json, const Op& op) {
   json.key("formula").value(op.decl.formula);
   json.key("example").value(op.decl.example);
   json.key("tolerance").value(op.decl.tolerance);
-  json.key("elementwise").value(op.decl.elementwise);
+  json.key("in_place").value(op.decl.in_place);
   json.key("cuda").value(op.decl.cuda != nullptr);
   json.key("types").begin_object();
   for (const auto& variable : op.signature.type_variables) {
@@ -78,9 +92,13 @@ void write_op(JsonWriter& json, const Op& op) {
   for (const auto& param : op.signature.params) write_param(json, op.signature, param);
   json.end_array();
   json.key("outputs").begin_array();
-  for (const auto& output : op.signature.outputs) {
+  for (const Output& output : op.signature.outputs) {
     json.begin_object();
     write_dims(json, op.signature, output);
+    if (output.condition >= 0) {
+      json.key(output.negated ? "if_not" : "if")
+          .value(op.signature.params[static_cast<size_t>(output.condition)].name);
+    }
     json.end_object();
   }
   json.end_array();

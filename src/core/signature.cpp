@@ -2,6 +2,7 @@
 
 #include <cctype>
 #include <cstdlib>
+#include <utility>
 
 namespace ac4k {
 namespace {
@@ -49,14 +50,16 @@ class Parser {
       }
       if (!accept(',') && peek() != ')') return error("',' or ')'");
     }
-    AC4K_TRY(expect('-'));
-    AC4K_TRY(expect('>'));
-    do {
-      TensorType output;
-      AC4K_TRY(tensor_type(&output));
-      result_.outputs.push_back(std::move(output));
-    } while (accept(','));
+    if (!at_end()) {
+      AC4K_TRY(expect('-'));
+      AC4K_TRY(expect('>'));
+      result_reached_ = true;
+      do {
+        AC4K_TRY(parse_output());
+      } while (accept(','));
+    }
     if (!at_end()) return error("the end");
+    if (result_.outputs.empty() && !result_.has_mutable) return error("an output");
     if (result_.params.size() > AC4K_MAX_ARGS || result_.outputs.size() > AC4K_MAX_OUTPUTS ||
         result_.dim_names.size() > AC4K_MAX_ARGS) {
       return fail(AC4K_RUNTIME_ERROR, "signature of ", result_.name, ": too many parts");
@@ -65,11 +68,11 @@ class Parser {
       for (size_t i = 0; i < result_.dim_names.size(); ++i) {
         if (param.kind == ParamKind::integer && param.name == result_.dim_names[i]) {
           param.dim_symbol = static_cast<int>(i);
-          result_.ints_fix_dims = true;
+          result_.scalars_first = true;
         }
       }
     }
-    return AC4K_OK;
+    return resolve_names();
   }
 
  private:
@@ -91,8 +94,21 @@ class Parser {
     } else if (accept_word("bool")) {
       param->kind = ParamKind::boolean;
     } else {
-      param->kind = ParamKind::tensor;
-      AC4K_TRY(tensor_type(&param->tensor));
+      std::string dtype;
+      AC4K_TRY(identifier(&dtype));
+      if (peek() == '[') {
+        param->kind = ParamKind::tensor;
+        AC4K_TRY(tensor_type(dtype, &param->tensor));
+        result_.has_mutable |= param->tensor.is_mutable;
+      } else {
+        param->kind = ParamKind::dtype;
+        param->type_variable = type_variable(dtype);
+        if (param->type_variable < 0) return error("a type variable");
+        for (const DType type : result_.type_variables[param->type_variable].types) {
+          param->choices.emplace_back(display_name(type));
+        }
+        result_.scalars_first = true;
+      }
     }
     return accept('=') ? parse_default(param) : AC4K_OK;
   }
@@ -121,9 +137,17 @@ class Parser {
         param->default_integer = value == "True";
         return AC4K_OK;
       case ParamKind::choice:
+      case ParamKind::dtype:
         for (size_t i = 0; i < param->choices.size(); ++i) {
-          if (param->choices[i] == value) {
+          const bool named =
+              param->kind == ParamKind::choice
+                  ? param->choices[i] == value
+                  : value ==
+                        name_of(result_.type_variables[static_cast<size_t>(param->type_variable)]
+                                    .types[i]);
+          if (named) {
             param->default_integer = static_cast<int64_t>(i);
+            param->default_text = param->choices[i];
             return AC4K_OK;
           }
         }
@@ -132,51 +156,143 @@ class Parser {
     return AC4K_OK;
   }
 
-  Status tensor_type(TensorType* type) {
-    AC4K_TRY(identifier(&type->dtype_text));
-    if (const auto dtype = parse_dtype(type->dtype_text)) {
+  Status parse_output() {
+    Output output;
+    std::string dtype, condition;
+    AC4K_TRY(identifier(&dtype));
+    AC4K_TRY(tensor_type(dtype, &output));
+    if (accept_word("if")) {
+      output.negated = accept_word("not");
+      AC4K_TRY(identifier(&condition));
+      output.condition = param_named(condition);
+      if (output.condition < 0) return error("a parameter");
+      const Param& param = result_.params[static_cast<size_t>(output.condition)];
+      if (param.kind != ParamKind::boolean && !param.tensor.optional) {
+        return error("a bool or an optional tensor");
+      }
+    }
+    result_.outputs.push_back(std::move(output));
+    return AC4K_OK;
+  }
+
+  // What parameters are known by once all of them have been read.
+  Status resolve_names() {
+    for (const auto& [type, name] : choosers_) {
+      const int chooser = param_named(name);
+      const bool is_param = type < result_.params.size();
+      TensorType& tensor =
+          is_param ? result_.params[type].tensor : result_.outputs[type - result_.params.size()];
+      if (chooser < 0 ||
+          result_.params[static_cast<size_t>(chooser)].choices.size() != tensor.shapes.size()) {
+        return error("a choice with as many alternatives as '" + name + "'");
+      }
+      tensor.chooser = chooser;
+      result_.scalars_first |= is_param;
+    }
+    for (Output& output : result_.outputs) {
+      for (size_t p = 0; p < result_.params.size(); ++p) {
+        const Param& param = result_.params[p];
+        const bool alike = param.kind == ParamKind::tensor &&
+                           param.tensor.dtype_text == output.dtype_text &&
+                           shapes_text(param.tensor) == shapes_text(output);
+        output.may_be |= static_cast<uint32_t>(alike) << p;
+      }
+    }
+    return AC4K_OK;
+  }
+
+  std::string shapes_text(const TensorType& type) const {
+    std::string text;
+    for (const Shape& shape : type.shapes) {
+      text += shape.leading ? "|..." : "|";
+      for (const Dim& dim : shape.dims) text.append(",").append(dim.text(result_.dim_names));
+    }
+    return text;
+  }
+
+  int param_named(std::string_view name) const {
+    for (size_t i = 0; i < result_.params.size(); ++i) {
+      if (result_.params[i].name == name) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  int type_variable(std::string_view name) const {
+    for (size_t i = 0; i < result_.type_variables.size(); ++i) {
+      if (name.size() == 1 && name[0] == result_.type_variables[i].name) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  Status tensor_type(const std::string& dtype_text, TensorType* type) {
+    type->dtype_text = dtype_text;
+    if (const auto dtype = parse_dtype(dtype_text)) {
       type->dtype = *dtype;
       type->dtype_word = word_of(to_dlpack(*dtype));
     } else {
-      for (size_t i = 0; i < result_.type_variables.size(); ++i) {
-        if (type->dtype_text.size() == 1 && type->dtype_text[0] == result_.type_variables[i].name) {
-          type->type_variable = static_cast<int>(i);
-        }
-      }
+      type->type_variable = type_variable(dtype_text);
       if (type->type_variable < 0) return error("a dtype or a type variable");
     }
     AC4K_TRY(expect('['));
-    while (!accept(']')) {
-      if (accept('.')) {
-        if (!accept('.') || !accept('.') || !type->dims.empty()) return error("a leading '...'");
-        type->leading = true;
-      } else {
-        Dim dim;
-        AC4K_TRY(parse_dim(&dim));
-        type->dims.push_back(std::move(dim));
-      }
-      if (!accept(',') && peek() != ']') return error("',' or ']'");
+    if (std::string chooser; accept_chooser(&chooser)) {
+      // Parameters are numbered before outputs; this one is pushed after it has been read.
+      const bool in_params = !result_reached_;
+      choosers_.emplace_back(result_.params.size() + (in_params ? 0 : result_.outputs.size()),
+                             std::move(chooser));
     }
+    do {
+      AC4K_TRY(parse_shape(&type->shapes.emplace_back()));
+    } while (accept('|'));
+    AC4K_TRY(expect(']'));
     type->optional = accept('?');
-    type->strided = accept_word("strided");
+    if (accept_word("strided")) type->layout = Layout::strided;
+    if (accept_word("row_strided")) type->layout = Layout::row_strided;
+    type->is_mutable = accept_word("mutable");
+    return AC4K_OK;
+  }
+
+  // `name:` at the start of the dims.
+  bool accept_chooser(std::string* name) {
+    const size_t before = position_;
+    if (std::isalpha(static_cast<unsigned char>(peek())) && identifier(name) == AC4K_OK &&
+        accept(':')) {
+      return true;
+    }
+    position_ = before;
+    return false;
+  }
+
+  Status parse_shape(Shape* shape) {
+    while (peek() != ']' && peek() != '|') {
+      if (accept('.')) {
+        if (!accept('.') || !accept('.') || !shape->dims.empty()) return error("a leading '...'");
+        shape->leading = true;
+      } else {
+        AC4K_TRY(parse_dim(&shape->dims.emplace_back()));
+      }
+      if (!accept(',') && peek() != ']' && peek() != '|') return error("',' or ']'");
+    }
     return AC4K_OK;
   }
 
   Status parse_dim(Dim* dim) {
     if (std::isdigit(static_cast<unsigned char>(peek()))) {
       dim->multiply = static_cast<int32_t>(number());
-    } else {
-      std::string name;
-      AC4K_TRY(identifier(&name));
-      dim->symbol = symbol(name);
-      if (accept('*')) {
-        dim->multiply = static_cast<int32_t>(number());
-      } else if (accept('/')) {
-        dim->divide = static_cast<int32_t>(number());
-      }
-      if (dim->multiply <= 0 || dim->divide <= 0) return error("a positive number");
+      return AC4K_OK;
     }
-    dim->is_plain = dim->symbol >= 0 && dim->multiply == 1 && dim->divide == 1;
+    std::string name;
+    AC4K_TRY(identifier(&name));
+    if (name == "ceil") {
+      dim->round_up = true;
+      AC4K_TRY(expect('('));
+      AC4K_TRY(identifier(&name));
+    }
+    dim->symbol = name == "rows" ? Dim::kRows : symbol(name);
+    if (accept('/')) dim->divide = static_cast<int32_t>(number());
+    if (dim->round_up) AC4K_TRY(expect(')'));
+    if (accept('*')) dim->multiply = static_cast<int32_t>(number());
+    if (dim->multiply <= 0 || dim->divide <= 0) return error("a positive number");
+    dim->is_plain = dim->multiply == 1 && dim->divide == 1;
     return AC4K_OK;
   }
 
@@ -254,15 +370,19 @@ class Parser {
   std::string_view text_;
   Signature& result_;
   size_t position_ = 0;
+  bool result_reached_ = false;  // behind the `->`
+  // (parameter, or number of parameters + output; the name of the choice its dims depend on)
+  std::vector<std::pair<size_t, std::string>> choosers_;
 };
 
 }  // namespace
 
 std::string Dim::text(const std::vector<std::string>& dim_names) const {
-  if (symbol < 0) return std::to_string(multiply);
-  const std::string& name = dim_names[static_cast<size_t>(symbol)];
-  if (multiply != 1) return name + "*" + std::to_string(multiply);
-  return divide == 1 ? name : name + "/" + std::to_string(divide);
+  if (symbol == kNone) return std::to_string(multiply);
+  std::string text = symbol == kRows ? "rows" : dim_names[static_cast<size_t>(symbol)];
+  if (divide != 1) text.append("/").append(std::to_string(divide));
+  if (round_up) text = std::string("ceil(").append(text).append(")");
+  return multiply == 1 ? text : text.append("*").append(std::to_string(multiply));
 }
 
 Status Signature::parse(std::string_view text, std::string_view types, Signature* result) {

@@ -49,7 +49,7 @@ const RegisterOp kOp{{
                ">>> ac4k.element_wise_mul_add(a, a, a).tolist()\n"
                "[2.0, 6.0, 12.0]",
     .tolerance = 1.0,
-    .elementwise = true,
+    .in_place = true,
     .cpu = run_cpu,
     .cuda = run_cuda,
 }};

@@ -99,7 +99,7 @@ const RegisterOp kOp{{
                ">>> ac4k.fused_add_gelu(x, np.zeros(3)).round(4).tolist()\n"
                "[[-0.1587, 0.0, 0.8413]]",
     .tolerance = 4.0,
-    .elementwise = true,
+    .in_place = true,
     .cpu = run_cpu,
     .cuda = run_cuda,
 }};

@@ -17,6 +17,14 @@ struct Choice {
   const char* text;
 };
 
+// "bfloat16" of torch.bfloat16, numpy.dtype("bfloat16"), ml_dtypes.bfloat16; null when it is none.
+PyObject* dtype_name(PyObject* dtype) {
+  if (PyUnicode_Check(dtype)) return Py_NewRef(dtype);
+  Ref name(PyType_Check(dtype) ? PyObject_GetAttrString(dtype, "__name__") : PyObject_Str(dtype));
+  if (!name || !PyUnicode_Check(name.get())) return nullptr;
+  return PyObject_CallMethod(name.get(), "removeprefix", "s", "torch.");
+}
+
 struct OpBinding {
   const ac4k_op* op;
   std::vector<ac4k_param> params;
@@ -24,6 +32,7 @@ struct OpBinding {
   std::vector<PyObject*> names;              // interned, `out` last
   std::vector<uint8_t> tensor_params, scalar_params;
   size_t num_outputs;
+  bool optional_outputs;  // how many there are depends on the arguments
   PyMethodDef method;
 
   size_t num_slots() const { return params.size() + 1; }  // parameters, then `out`
@@ -111,6 +120,29 @@ void name_argument(const OpBinding& binding, PyObject* name) {
   Py_XDECREF(traceback);
 }
 
+// The string handed over is the binding's own: the caller's may not live as long as the call.
+[[gnu::noinline]] bool read_dtype(const OpBinding& binding, size_t index, PyObject* object,
+                                  ac4k_arg* arg) {
+  Ref name(dtype_name(object));
+  for (const Choice& choice : binding.choices[index]) {
+    if (name && PyUnicode_Compare(choice.name, name.get()) == 0) {
+      *arg = {AC4K_ARG_STRING, {.string = choice.text}};
+      return true;
+    }
+  }
+  PyErr_Clear();
+  Ref expected(PyUnicode_FromString(""));
+  for (const Choice& choice : binding.choices[index]) {
+    expected = Ref(PyUnicode_FromFormat("%U%s%U", expected.get(),
+                                        &choice == binding.choices[index].data() ? "" : ", ",
+                                        choice.name));
+    if (!expected) return false;
+  }
+  PyErr_Format(PyExc_TypeError, "%s: argument '%s': expected dtype %U, got %R",
+               ac4k_op_name(binding.op), binding.params[index].name, expected.get(), object);
+  return false;
+}
+
 bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_arg* arg) {
   const char* expected = "a str";
   switch (binding.params[index].kind) {
@@ -152,6 +184,7 @@ bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_
           return true;
         }
       }
+      if (binding.params[index].is_dtype) return read_dtype(binding, index, object, arg);
       if (!PyUnicode_Check(object)) break;
       const char* text = PyUnicode_AsUTF8AndSize(object, nullptr);
       if (text == nullptr) {
@@ -229,9 +262,31 @@ ac4k_status run(const OpBinding& binding, const ac4k_arg* args, const DLTensor* 
   return status;
 }
 
-// The outputs a caller gave, as views.
-TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Views& views,
-                                bool* torch_seen) {
+// Which outputs these arguments have: `places[i]` is the i-th of those. -1 after an error.
+Py_ssize_t present_outputs(const OpBinding& binding, const ac4k_arg* args, size_t* places) {
+  Py_ssize_t count = 0;
+  if (!binding.optional_outputs) {
+    for (; static_cast<size_t>(count) < binding.num_outputs; ++count) {
+      places[count] = static_cast<size_t>(count);
+    }
+    return count;
+  }
+  ac4k_tensor_spec specs[AC4K_MAX_OUTPUTS];
+  const ac4k_status status =
+      ac4k_infer(binding.op, args, binding.params.size(), specs, binding.num_outputs);
+  if (status != AC4K_OK) {
+    raise_status(status);
+    return -1;
+  }
+  for (size_t i = 0; i < binding.num_outputs; ++i) {
+    if (specs[i].ndim != AC4K_NO_OUTPUT) places[count++] = i;
+  }
+  return count;
+}
+
+// The outputs a caller gave, as views: a tensor where there is one, else a tuple.
+TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Py_ssize_t count,
+                                const size_t* places, Views& views, bool* torch_seen) {
   const auto read_one = [&](PyObject* object, TensorView* view) {
     const auto result = view->read(object, torch_seen);
     if (result == TensorView::Result::ok && view->readonly()) {
@@ -244,14 +299,14 @@ TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Views& 
       name_argument(binding, binding.names[binding.out_slot()]);
     return result;
   };
-  if (binding.num_outputs == 1) return read_one(out, &views[0]);
-  if (!PyTuple_Check(out) || PyTuple_Size(out) != static_cast<Py_ssize_t>(binding.num_outputs)) {
-    PyErr_Format(PyExc_TypeError, "%s: argument 'out': expected a tuple of %zu tensors",
-                 ac4k_op_name(binding.op), binding.num_outputs);
+  if (count == 1) return read_one(out, &views[places[0]]);
+  if (!PyTuple_Check(out) || PyTuple_Size(out) != count) {
+    PyErr_Format(PyExc_TypeError, "%s: argument 'out': expected %s%zd tensors",
+                 ac4k_op_name(binding.op), count == 0 ? "None, there are " : "a tuple of ", count);
     return TensorView::Result::error;
   }
-  for (size_t i = 0; i < binding.num_outputs; ++i) {
-    const auto result = read_one(PyTuple_GetItem(out, static_cast<Py_ssize_t>(i)), &views[i]);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const auto result = read_one(PyTuple_GetItem(out, i), &views[places[i]]);
     if (result != TensorView::Result::ok) return result;
   }
   return TensorView::Result::ok;
@@ -261,7 +316,10 @@ PyObject* call_into(const OpBinding& binding, const ac4k_arg* args, Slots slots,
                     const TensorView* first, bool torch_seen) {
   Views views(binding.num_outputs);
   PyObject* out = slots[binding.out_slot()];
-  switch (read_outputs(binding, out, views, &torch_seen)) {
+  size_t places[AC4K_MAX_OUTPUTS];
+  const Py_ssize_t count = present_outputs(binding, args, places);
+  if (count < 0) return nullptr;
+  switch (read_outputs(binding, out, count, places, views, &torch_seen)) {
     case TensorView::Result::error:
       return nullptr;
     case TensorView::Result::use_torch_op:
@@ -269,8 +327,8 @@ PyObject* call_into(const OpBinding& binding, const ac4k_arg* args, Slots slots,
     case TensorView::Result::ok:
       break;
   }
-  const DLTensor* outputs[AC4K_MAX_OUTPUTS];
-  for (size_t i = 0; i < binding.num_outputs; ++i) outputs[i] = &views[i].tensor();
+  const DLTensor* outputs[AC4K_MAX_OUTPUTS] = {};
+  for (Py_ssize_t i = 0; i < count; ++i) outputs[places[i]] = &views[places[i]].tensor();
   const ac4k_status status = run(binding, args, outputs, first);
   if (status != AC4K_OK) return raise_status(status);
   Py_INCREF(out);
@@ -285,18 +343,25 @@ PyObject* call_allocating(const OpBinding& binding, const ac4k_arg* args, PyObje
   if (status != AC4K_OK) return raise_status(status);
   Output made[AC4K_MAX_OUTPUTS];
   const DLTensor* outputs[AC4K_MAX_OUTPUTS];
+  size_t count = 0, last = 0;
   for (size_t i = 0; i < binding.num_outputs; ++i) {
+    outputs[i] = nullptr;
+    if (specs[i].ndim == AC4K_NO_OUTPUT) continue;
     if (!made[i].allocate(specs[i], prototype, first)) return nullptr;
     outputs[i] = &made[i].tensor();
+    last = i;
+    ++count;
   }
   status = run(binding, args, outputs, &first);
   if (status != AC4K_OK) return raise_status(status);
-  if (binding.num_outputs == 1) return made[0].finish();
-  Ref results(PyTuple_New(static_cast<Py_ssize_t>(binding.num_outputs)));
-  for (size_t i = 0; results && i < binding.num_outputs; ++i) {
+  if (count == 1) return made[last].finish();
+  if (count == 0) Py_RETURN_NONE;
+  Ref results(PyTuple_New(static_cast<Py_ssize_t>(count)));
+  for (size_t i = 0, place = 0; results && i < binding.num_outputs; ++i) {
+    if (outputs[i] == nullptr) continue;
     PyObject* result = made[i].finish();
     if (result == nullptr) return nullptr;
-    PyTuple_SetItem(results.get(), static_cast<Py_ssize_t>(i), result);
+    PyTuple_SetItem(results.get(), static_cast<Py_ssize_t>(place++), result);
   }
   return results.release();
 }
@@ -336,6 +401,12 @@ PyObject* call_with(const OpBinding& binding, Slots slots) {
     if (result != TensorView::Result::ok) [[unlikely]] {
       if (result == TensorView::Result::use_torch_op) return call_torch_op(binding, slots);
       name_argument(binding, binding.names[i]);
+      return nullptr;
+    }
+    if (binding.params[i].is_mutable && views[i].readonly()) {
+      PyErr_Format(PyExc_ValueError,
+                   "%s: argument '%U': expected a writable array, got a read-only one",
+                   ac4k_op_name(binding.op), binding.names[i]);
       return nullptr;
     }
     values[i] = {AC4K_ARG_TENSOR, {.tensor = &views[i].tensor()}};
@@ -383,6 +454,9 @@ bool add_ops(PyObject* module) {
     auto* binding = new OpBinding{};  // as long-lived as the function that holds it: for ever
     binding->op = ac4k_op_at(i);
     binding->num_outputs = ac4k_op_num_outputs(binding->op);
+    for (size_t o = 0; o < binding->num_outputs; ++o) {
+      binding->optional_outputs |= ac4k_op_output_is_optional(binding->op, o) != 0;
+    }
     for (size_t p = 0; p < ac4k_op_num_params(binding->op); ++p) {
       binding->params.push_back(ac4k_op_param(binding->op, p));
       binding->names.push_back(PyUnicode_InternFromString(binding->params.back().name));

@@ -164,7 +164,12 @@ struct BoxedArgs {
   }
 };
 
-Tensor allocate(const ac4k_op* op, const ac4k_tensor_spec& spec) {
+// An output that is not there is an empty tensor in torch's eyes: a schema has a fixed number.
+Tensor allocate(const ac4k_op* op, ac4k_tensor_spec spec) {
+  if (spec.ndim == AC4K_NO_OUTPUT) {
+    spec.ndim = 1;
+    spec.shape[0] = 0;
+  }
   std::array<int64_t, AC4K_MAX_DIMS> strides{};
   int64_t next = 1;
   for (int i = spec.ndim - 1; i >= 0; --i) {
@@ -192,7 +197,7 @@ void call_functional(const ac4k_op* op, StableIValue* stack) {
   const DLTensor* views[AC4K_MAX_OUTPUTS] = {};
   for (size_t i = 0; i < num_outputs; ++i) {
     outputs[i].hold(allocate(op, specs[i]), op, "out");
-    views[i] = &outputs[i].view;
+    views[i] = specs[i].ndim == AC4K_NO_OUTPUT ? nullptr : &outputs[i].view;
   }
   throw_unless_ok(ac4k_call(op, args.values.data(), num_params, views, num_outputs, args.stream()));
   for (size_t i = 0; i < num_outputs; ++i) stack[i] = from(*outputs[i].tensor);
@@ -203,7 +208,14 @@ void call_out(const ac4k_op* op, StableIValue* stack) {
   std::array<Held, AC4K_MAX_OUTPUTS> outputs;
   const DLTensor* views[AC4K_MAX_OUTPUTS] = {};
   for (size_t i = 0; i < num_outputs; ++i) {
-    outputs[i].hold(to<Tensor>(stack[num_params + i]), op, "out");
+    const StableIValue value = stack[num_params + i];
+    if (ac4k_op_output_is_optional(op, i)) {
+      auto tensor = to<std::optional<Tensor>>(value);
+      if (!tensor) continue;
+      outputs[i].hold(std::move(*tensor), op, "out");
+    } else {
+      outputs[i].hold(to<Tensor>(value), op, "out");
+    }
     views[i] = &outputs[i].view;
   }
   BoxedArgs args;
@@ -231,7 +243,9 @@ void implement(torch::stable::detail::StableLibrary& library) {
   for (size_t i = 0; i < ac4k_num_ops() && i < kMaxOps; ++i) {
     const std::string name = ac4k_op_name(ac4k_op_at(i));
     library.impl(name.c_str(), kFunctional[i]);
-    library.impl((name + ".out").c_str(), kOut[i]);
+    if (ac4k_op_num_outputs(ac4k_op_at(i)) > 0) {
+      library.impl((name + ".out").c_str(), kOut[i]);
+    }
   }
 }
 

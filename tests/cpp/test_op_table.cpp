@@ -35,23 +35,143 @@ TEST(Signature, ReadsEveryPart) {
       "f(a: T[..., K] strided, q: u8[M, K/32, 18], b: T[M]? = None, *, eps: float = 1e-6, n: int,"
       " flip: bool = True, mode: {plain, fancy} = fancy) -> T[..., M], f32[M*2, 4]");
   ASSERT_EQ(signature.params.size(), 7u);
-  EXPECT_TRUE(signature.params[0].tensor.leading);
-  EXPECT_TRUE(signature.params[0].tensor.strided);
-  EXPECT_EQ(signature.params[1].tensor.dims[1].divide, 32);
-  EXPECT_EQ(signature.params[1].tensor.dims[2].multiply, 18);
+  EXPECT_TRUE(signature.params[0].tensor.shapes[0].leading);
+  EXPECT_EQ(signature.params[0].tensor.layout, Layout::strided);
+  EXPECT_EQ(signature.params[1].tensor.shapes[0].dims[1].divide, 32);
+  EXPECT_EQ(signature.params[1].tensor.shapes[0].dims[2].multiply, 18);
   EXPECT_TRUE(signature.params[2].tensor.optional);
   EXPECT_TRUE(signature.params[3].keyword_only);
   EXPECT_DOUBLE_EQ(signature.params[3].default_real, 1e-6);
   EXPECT_EQ(signature.params[5].default_integer, 1);
   EXPECT_EQ(signature.params[6].default_integer, 1);
   ASSERT_EQ(signature.outputs.size(), 2u);
-  EXPECT_EQ(signature.outputs[1].dims[0].multiply, 2);
+  EXPECT_EQ(signature.outputs[1].shapes[0].dims[0].multiply, 2);
+}
+
+TEST(Signature, ReadsWhatDependsOnArguments) {
+  const auto signature = parsed(
+      "f(x: T[..., N] row_strided, k: T[..., G]? = None, *, by: {a, b} = a, dtype: Q = u8,"
+      " flip: bool = False) -> Q[..., N], f32[by: 1 | ceil(rows/2), ceil(N/64)*4], T[..., G] if k,"
+      " i32[N] if not flip",
+      "T: f32 bf16; Q: i8 u8");
+  EXPECT_EQ(signature.params[0].tensor.layout, Layout::row_strided);
+  EXPECT_EQ(signature.params[3].kind, ParamKind::dtype);
+  EXPECT_EQ(signature.params[3].default_integer, 1);
+  EXPECT_TRUE(signature.scalars_first);
+  ASSERT_EQ(signature.outputs.size(), 4u);
+  EXPECT_EQ(signature.outputs[1].chooser, 2);
+  ASSERT_EQ(signature.outputs[1].shapes.size(), 2u);
+  const Dim& padded = signature.outputs[1].shapes[1].dims[1];
+  EXPECT_EQ(padded.extent(65), 8);
+  EXPECT_EQ(padded.text(signature.dim_names), "ceil(N/64)*4");
+  EXPECT_EQ(signature.outputs[1].shapes[1].dims[0].symbol, Dim::kRows);
+  EXPECT_EQ(signature.outputs[2].condition, 1);
+  EXPECT_EQ(signature.outputs[2].may_be, 2u);
+  EXPECT_TRUE(signature.outputs[3].negated);
+  const auto writer = parsed("f(x: T[N], cache: T[N] mutable)");
+  EXPECT_TRUE(writer.has_mutable);
+  EXPECT_TRUE(writer.params[1].tensor.is_mutable);
+  EXPECT_TRUE(writer.outputs.empty());
+}
+
+// Two ops that do nothing but say what they were called with.
+Status write_marks(const Call& call) {
+  for (size_t i = 0; i < call.op.signature.outputs.size(); ++i) {
+    if (!call.has_output(static_cast<int>(i))) continue;
+    *static_cast<uint8_t*>(data_of(call.output(static_cast<int>(i)))) = 42;
+  }
+  return AC4K_OK;
+}
+Status write_cache(const Call& call) {
+  *static_cast<float*>(data_of(call.tensor(1))) = 42;
+  return AC4K_OK;
+}
+
+class DeclaredCall : public testing::Test {
+ protected:
+  static DLTensor view(void* data, std::vector<int64_t>& shape, DLDataType dtype,
+                       std::vector<int64_t>* strides = nullptr) {
+    return {data,  {kDLCPU, 0},  static_cast<int32_t>(shape.size()),
+            dtype, shape.data(), strides ? strides->data() : nullptr,
+            0};
+  }
+  static constexpr DLDataType kF32{kDLFloat, 32, 1}, kU8{kDLUInt, 8, 1}, kI8{kDLInt, 8, 1};
+};
+
+TEST_F(DeclaredCall, ShapesDtypesAndOutputsFollowTheArguments) {
+  const Op op({.signature = "f(x: T[..., N] row_strided, k: T[..., G]? = None, *, by: {a, b} = a,"
+                            " dtype: Q = u8) -> Q[..., N],"
+                            " f32[by: 1 | ceil(rows/2), ceil(N/64)*4], T[..., G] if k",
+               .types = "T: f32 bf16; Q: i8 u8",
+               .doc = "",
+               .formula = "",
+               .example = "",
+               .tolerance = 0,
+               .cpu = write_marks});
+  std::vector<float> memory(200), k(9), scale(64);
+  std::vector<uint8_t> codes(64);
+  std::vector<int64_t> x_shape{3, 5}, k_shape{3, 3}, strides{7, 1}, scale_shape{2, 4}, one{1};
+  const DLTensor x = view(memory.data(), x_shape, kF32, &strides);
+  const DLTensor given_k = view(k.data(), k_shape, kF32);
+  ac4k_arg args[] = {{AC4K_ARG_TENSOR, {.tensor = &x}},
+                     {AC4K_ARG_NONE, {}},
+                     {AC4K_ARG_STRING, {.string = "b"}},
+                     {AC4K_ARG_STRING, {.string = "int8"}}};
+  ac4k_tensor_spec specs[3];
+  ASSERT_EQ(ac4k_infer(&op, args, 4, specs, 3), AC4K_OK) << ac4k_last_error();
+  EXPECT_EQ(word_of(specs[0].dtype), word_of(kI8));
+  EXPECT_EQ(shape_text(specs[1].ndim, specs[1].shape), "[2, 4]");
+  EXPECT_EQ(specs[2].ndim, AC4K_NO_OUTPUT);
+  const DLTensor q = view(codes.data(), x_shape, kI8), s = view(scale.data(), scale_shape, kF32);
+  const DLTensor* outputs[] = {&q, &s, nullptr};
+  EXPECT_EQ(ac4k_call(&op, args, 4, outputs, 3, nullptr), AC4K_OK) << ac4k_last_error();
+  EXPECT_EQ(codes[0], 42);
+  outputs[2] = &given_k;
+  EXPECT_EQ(ac4k_call(&op, args, 4, outputs, 3, nullptr), AC4K_INVALID_TYPE);
+  args[1] = {AC4K_ARG_TENSOR, {.tensor = &given_k}};
+  ASSERT_EQ(ac4k_infer(&op, args, 4, specs, 3), AC4K_OK);
+  EXPECT_EQ(shape_text(specs[2].ndim, specs[2].shape), "[3, 3]");
+  outputs[2] = nullptr;
+  EXPECT_EQ(ac4k_call(&op, args, 4, outputs, 3, nullptr), AC4K_INVALID_TYPE);
+  args[1].kind = AC4K_ARG_NONE;
+  args[3].value.string = "float64";
+  EXPECT_EQ(ac4k_infer(&op, args, 4, specs, 3), AC4K_INVALID_VALUE);
+  args[3].value.string = "u8";
+  EXPECT_EQ(ac4k_infer(&op, args, 2, specs, 3), AC4K_OK);
+  EXPECT_EQ(shape_text(specs[1].ndim, specs[1].shape), "[1]");
+  strides[1] = 2;  // the last dim is no longer contiguous
+  EXPECT_EQ(ac4k_infer(&op, args, 4, specs, 3), AC4K_INVALID_VALUE);
+  EXPECT_NE(std::string(ac4k_last_error()).find("contiguous last dim"), std::string::npos);
+}
+
+TEST_F(DeclaredCall, WritesIntoArgumentsThatCanBeWritten) {
+  const Op op({.signature = "f(x: T[N], cache: T[N] strided mutable)",
+               .types = "T: f32",
+               .doc = "",
+               .formula = "",
+               .example = "",
+               .tolerance = 0,
+               .cpu = write_cache});
+  std::vector<float> memory(20), x(3);
+  std::vector<int64_t> shape{3}, strides{2};
+  const DLTensor input = view(x.data(), shape, kF32);
+  const DLTensor cache = view(memory.data(), shape, kF32, &strides);
+  ac4k_arg args[] = {{AC4K_ARG_TENSOR, {.tensor = &input}}, {AC4K_ARG_TENSOR, {.tensor = &cache}}};
+  EXPECT_EQ(ac4k_call(&op, args, 2, nullptr, 0, nullptr), AC4K_OK) << ac4k_last_error();
+  EXPECT_EQ(memory[0], 42);
+  strides[0] = 0;
+  EXPECT_EQ(ac4k_call(&op, args, 2, nullptr, 0, nullptr), AC4K_INVALID_VALUE);
+  EXPECT_NE(std::string(ac4k_last_error()).find("do not overlap"), std::string::npos);
+  args[1].value.tensor = &input;
+  EXPECT_EQ(ac4k_call(&op, args, 2, nullptr, 0, nullptr), AC4K_INVALID_VALUE);
 }
 
 TEST(Signature, SaysWhereItIsWrong) {
   for (const char* wrong : {"f(a T[M]) -> T[M]", "f(a: X[M]) -> T[M]", "f(a: T[M]", "f(a: T[M])",
                             "f(a: T[M, ...]) -> T[M]", "f(a: T[M]) -> T[M] more",
-                            "f(a: {x, y} = z) -> T[M]", "f(a: T[M] = None) -> T[M]", ""}) {
+                            "f(a: {x, y} = z) -> T[M]", "f(a: T[M] = None) -> T[M]", "",
+                            "f(a: T[M]) -> T[M] if b", "f(a: T[b: M | 1], b: {x}) -> T[M]",
+                            "f(a: T[ceil(M/2]) -> T[M]", "f(a: T[M]) -> T[M] if a"}) {
     Signature signature;
     EXPECT_NE(Signature::parse(wrong, "T: f32", &signature), AC4K_OK) << wrong;
     EXPECT_NE(std::string(ac4k_last_error()).find("expected"), std::string::npos) << wrong;

@@ -19,9 +19,17 @@ import numpy as np
 import torch
 
 import ac4k
+from ac4k._signature import (
+    all_dims,
+    dim_names,
+    dims_of,
+    dtype_of,
+    is_present,
+    parse_dim,
+    shape_of,
+)
 from ac4k.bench.arrays import DTYPES
-from ac4k.bench.inputs import dim_names, shape_of
-from ac4k.reference import REFERENCES, error_ratio
+from ac4k.reference import error_ratio, references_of
 
 SIZES = (0, 1, 1, 2, 3, 5, 7, 8, 13, 16, 17, 31, 32, 33, 64)
 HUGE = (2**31, 2**40, 2**61, 2**62)
@@ -89,6 +97,18 @@ def with_layout(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
     return flat[1:].view(tensor.shape)
 
 
+def with_row_layout(rng: random.Random, tensor: torch.Tensor) -> torch.Tensor:
+    """The same values with rows apart from each other, or in another order."""
+    if tensor.dim() > 2 and rng.random() < 0.5:
+        return tensor.transpose(0, -2).contiguous().transpose(0, -2)
+    gap = rng.choice((1, 3, 8))
+    wide = torch.zeros(
+        (*tensor.shape[:-1], tensor.shape[-1] + gap), dtype=tensor.dtype, device=tensor.device
+    )
+    wide[..., gap:] = tensor
+    return wide[..., gap:]
+
+
 class Call:
     """One random call of one op."""
 
@@ -96,41 +116,52 @@ class Call:
         self.op, self.rng, self.device = op, rng, device
         self.sizes: dict[str, Any] = {name: rng.choice(SIZES) for name in dim_names(op)}
         self.sizes["..."] = tuple(rng.choice(SIZES[1:8]) for _ in range(rng.randrange(4)))
-        for dim in (dim for p in [*op["params"], *op["outputs"]] for dim in p.get("dims", ())):
-            if "/" in dim:  # K/32 needs a whole number of them
-                name, _, number = dim.partition("/")
-                self.sizes[name.strip()] = rng.choice((0, 1, 2, 3)) * int(number)
+        tensors = [tensor for tensor in (*op["params"], *op["outputs"]) if "dims" in tensor]
+        for text in (text for tensor in tensors for text in all_dims(tensor) if text != "..."):
+            dim = parse_dim(text)
+            if dim.symbol and dim.divide > 1 and not dim.round_up:  # a whole number of K/32
+                self.sizes[dim.symbol] = rng.choice((0, 1, 2, 3)) * dim.divide
         self.types = {name: rng.choice(types) for name, types in op["types"].items()}
         self.values: dict[str, Any] = {}
-        for param in op["params"]:
+        self.mutable: list[Guarded] = []
+        for param in sorted(op["params"], key=lambda param: param["kind"] == "tensor"):
             self.values[param["name"]] = self.value_of(param)
         self.surplus: dict[str, Any] = {}
+        self.present = [out for out in op["outputs"] if is_present(op, out, self.values)]
         self.outs: list[Guarded] = []
         self.out: Any = None
-        if rng.random() < 0.6:
+        if self.present and rng.random() < 0.6:
             shift = rng.choice((0, 0, 1))
             self.outs = [
-                Guarded(
-                    shape_of(o["dims"], self.sizes),
-                    self.types.get(o["dtype"], o["dtype"]),
-                    device,
-                    shift,
-                )
-                for o in op["outputs"]
+                Guarded(self.shape(out), self.dtype(out), device, shift) for out in self.present
             ]
             tensors = tuple(guarded.tensor for guarded in self.outs)
             self.out = tensors[0] if len(tensors) == 1 else tensors
         self.mutation = "none"
+
+    def shape(self, tensor: dict[str, Any]) -> tuple[int, ...]:
+        return shape_of(dims_of(self.op, tensor, self.values), self.sizes)
+
+    def dtype(self, tensor: dict[str, Any]) -> str:
+        return dtype_of(self.op, tensor, self.types, self.values)
 
     def value_of(self, param: dict[str, Any]) -> Any:
         rng, kind = self.rng, param["kind"]
         if kind == "tensor":
             if param["has_default"] and rng.random() < 0.5:
                 return None
-            dtype = self.types.get(param["dtype"], param["dtype"])
-            tensor = random_tensor(rng, shape_of(param["dims"], self.sizes), dtype, self.device)
-            return with_layout(rng, tensor) if param["strided"] or rng.random() < 0.1 else tensor
-        if kind == "choice":
+            dtype = self.dtype(param)
+            tensor = random_tensor(rng, self.shape(param), dtype, self.device)
+            if param["mutable"]:
+                guarded = Guarded(self.shape(param), dtype, self.device)
+                guarded.tensor.copy_(tensor)
+                self.mutable.append(guarded)
+                return guarded.tensor
+            if param["layout"] == "row_strided" and tensor.dim() > 1 and rng.random() < 0.5:
+                return with_row_layout(rng, tensor)
+            strided = param["layout"] == "strided" or rng.random() < 0.1
+            return with_layout(rng, tensor) if strided else tensor
+        if kind in ("choice", "dtype"):
             return rng.choice(param["choices"])
         if kind == "bool":
             return rng.random() < 0.5
@@ -227,7 +258,7 @@ class Call:
             self.values[name] = self.values[name].to(other)
 
     def wrong_scalar(self) -> None:
-        if (name := self.pick("int", "float", "choice", "bool")) is not None:
+        if (name := self.pick("int", "float", "choice", "bool", "dtype")) is not None:
             self.values[name] = self.rng.choice(
                 (-1, 2**63, -(2**63), 2.5, "nonsense", None, "\ud800", "")
             )
@@ -286,35 +317,49 @@ class Call:
             packet = getattr(torch.ops.ac4k, self.op["name"])
             if out is None:
                 return packet.default(*positional, **keywords)
-            packet.out(*positional, **keywords, out=out)
+            outs = out if isinstance(out, tuple) else (out,)
+            names = ["out"]
+            if len(self.op["outputs"]) > 1:
+                there = enumerate(self.op["outputs"])
+                names = [f"out{i}" for i, each in there if each in self.present]
+            packet.out(*positional, **keywords, **dict(zip(names, outs, strict=False)))
             return out
         function = (
             getattr(ac4k, self.op["name"]) if door != "_C" else getattr(ac4k._C, self.op["name"])
         )
         return function(*positional, **keywords, **({} if out is None else {"out": out}))
 
-    def check_result(self, result: Any) -> str | None:
-        """What is wrong with a result; None when nothing is."""
+    def check_result(self, result: Any, before: dict[str, torch.Tensor]) -> str | None:
+        """What is wrong with a result; None when nothing is. Mutable arguments are taken as they
+        were before the call."""
         arguments = {}
         for param in self.op["params"]:
             value = self.values.get(param["name"])
             if isinstance(value, torch.Tensor):
                 if value.numel() > 10**6:
                     return None  # right or wrong, too large to compute again
-                value = as_float64(value)
+                value = as_float64(before[param["name"]] if param.get("mutable") else value)
             elif isinstance(value, bytes) and param["kind"] == "tensor":  # has the buffer protocol
                 value = np.frombuffer(value, np.uint8)
             if value is not None:
                 arguments[param["name"]] = value
-        with np.errstate(all="ignore"):
-            expected = REFERENCES[self.op["name"]](**arguments)
-        results = result if isinstance(result, tuple) else (result,)
-        got = as_float64(results[0])
-        dtype = self.types.get(self.op["outputs"][0]["dtype"], self.op["outputs"][0]["dtype"])
-        if got.shape != expected.result.shape:
-            return f"shape {got.shape}, expected {expected.result.shape}"
-        ratio = error_ratio(dtype, float(self.op["tolerance"]), got, expected)
-        return None if ratio <= 1 else f"error {ratio:.3g} times the tolerance"
+        expected = references_of(self.op["name"], **arguments)
+        outputs = [] if result is None else result if isinstance(result, tuple) else [result]
+        if len(outputs) == len(self.op["outputs"]) > len(self.present):  # the dispatcher's
+            pairs = zip(outputs, self.op["outputs"], strict=True)
+            outputs = [each for each, declared in pairs if declared in self.present]
+        mutable = [param for param in self.op["params"] if param.get("mutable")]
+        results = [*outputs, *(self.values[param["name"]] for param in mutable)]
+        for got, reference, declared in zip(
+            map(as_float64, results), expected, [*self.present, *mutable], strict=True
+        ):
+            if got.shape != reference.result.shape:
+                return f"shape {got.shape}, expected {reference.result.shape}"
+            dtype = self.dtype(declared)
+            ratio = error_ratio(dtype, float(self.op["tolerance"]), got, reference)
+            if not ratio <= 1:
+                return f"{declared.get('name', 'output')}: error {ratio:.3g} times the tolerance"
+        return None
 
 
 def as_float64(value: Any) -> Any:
@@ -325,14 +370,23 @@ def as_float64(value: Any) -> Any:
     return value if value.dtype.kind in "iub" else value.astype(np.float64)
 
 
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+
+
 def as_numpy(value: Any) -> Any:
     """The same memory as a NumPy array, where NumPy can have it."""
+    if isinstance(value, tuple):
+        return tuple(map(as_numpy, value))
     if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
         return value
-    if value.dtype == torch.bfloat16:
-        import ml_dtypes
+    import ml_dtypes
 
+    if value.dtype == torch.bfloat16:
         return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    if value.is_floating_point() and value.element_size() == 1:
+        kind = getattr(ml_dtypes, str(value.dtype).removeprefix("torch."))
+        return value.view(torch.uint8).numpy().view(kind)
     return value.numpy()
 
 
@@ -346,7 +400,7 @@ def one_call(
         call.mutate()
     what = f"{op['name']} through {door}, {call.mutation}, sizes {call.sizes}, types {call.types}"
     before = {
-        n: v.clone()
+        n: v.detach().clone()
         for n, v in call.values.items()
         if isinstance(v, torch.Tensor) and v.numel() < 10**6 and v.device.type != "meta"
     }
@@ -356,7 +410,11 @@ def one_call(
         counts[type(error).__name__] += 1
         if door in ("eager", "_C", "numpy") and not str(error):
             return f"{what}: an empty {type(error).__name__}"
-        if any(not guarded.untouched() for guarded in call.outs):
+        if any(not guarded.untouched() for guarded in call.outs) or any(
+            not same_bits(before[p["name"]], call.values[p["name"]])
+            for p in op["params"]
+            if p.get("mutable") and p["name"] in before
+        ):
             return f"{what}: wrote before it failed: {error}"
         problem = None
     except BaseException as error:
@@ -370,10 +428,10 @@ def one_call(
         for name, value in before.items():
             if aliased:
                 call.values[name] = value
-        problem = None if on_meta else call.check_result(result)
+        problem = None if on_meta else call.check_result(result, before)
     if device == "cuda":
         torch.cuda.synchronize()
-    if any(not guarded.guards_intact() for guarded in call.outs):
+    if any(not guarded.guards_intact() for guarded in (*call.outs, *call.mutable)):
         return f"{what}: wrote outside the output"
     return f"{what}: {problem}" if problem else None
 

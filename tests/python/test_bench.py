@@ -8,13 +8,14 @@ import math
 import pytest
 
 import ac4k
+from ac4k._signature import dim_names, parse_dim, shape_of
 from ac4k.bench import case as case_module
 from ac4k.bench.arrays import DTYPES, NumpyArrays, arrays_on, dtype_named
 from ac4k.bench.case import Case, all_cases, case_of
 from ac4k.bench.check import check
 from ac4k.bench.command import parse_shape
 from ac4k.bench.engine import Candidate, measure, set_count
-from ac4k.bench.inputs import dim_names, dim_size, make_arguments, op_named, shape_of
+from ac4k.bench.inputs import make_arguments, op_named
 from ac4k.bench.overhead import measure_paths
 from ac4k.bench.roofline import stream_sizes
 from ac4k.bench.runner import rows_of, run_row
@@ -35,7 +36,8 @@ def test_case_shapes_fit_the_op(case):
     for shape in (*case.shapes, *case.cpu_shapes, *case.quick_shapes):
         sizes = case.sizes(shape)
         for tensor in [p for p in op["params"] if p["kind"] == "tensor"] + op["outputs"]:
-            assert math.prod(shape_of(tensor["dims"], sizes)) > 0
+            for dims in tensor["dims"] if "dims_by" in tensor else [tensor["dims"]]:
+                assert math.prod(shape_of(dims, sizes)) > 0
     assert set(case.dtypes) <= set(DTYPES)
 
 
@@ -54,14 +56,27 @@ def test_rows_run_quickly_and_are_complete(case):
         assert block["roofline"]["percent"]["cold"] > 0
 
 
-@pytest.mark.parametrize(("text", "value"), [("N", 64), ("128", 128), ("N/32", 2), ("N*2", 128)])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("N", 65),
+        ("128", 128),
+        ("M/32", 2),
+        ("N*2", 130),
+        ("ceil(N/64)*4", 8),
+        ("rows", 6),
+        ("ceil(rows/4)", 2),
+    ],
+)
 def test_dimensions_are_read(text, value):
-    assert dim_size(text, {"N": 64}) == value
+    assert shape_of([text], {"M": 64, "N": 65, "...": (2, 3)}) == (value,)
 
 
 def test_unknown_dimension_is_named():
     with pytest.raises(ValueError, match="'K'"):
-        dim_size("K", {"N": 64})
+        shape_of(["K"], {"N": 64})
+    with pytest.raises(ValueError, match="2K"):
+        parse_dim("2K/")
 
 
 def test_dim_names_in_order_of_the_signature():

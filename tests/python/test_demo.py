@@ -71,7 +71,7 @@ def test_an_op_without_a_case_gets_sizes_too(op, size, monkeypatch):
     sizes, _ = demo.demo_sizes(op, size, "cpu")
     arrays = arrays_on("cpu")
     arguments = make_arguments(op, sizes, dtypes_of(op)[0], arrays)
-    getattr(ac4k, op["name"])(*arguments.args, out=arguments.out, **arguments.options)
+    arguments.call(getattr(ac4k, op["name"]))
 
 
 def test_sizes_respect_divisors(monkeypatch):

@@ -13,49 +13,90 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ac4k
+from ac4k._signature import is_present
 from ac4k.bench.arrays import TorchArrays
-from ac4k.bench.inputs import dim_names, dtypes_of, make_arguments
+from ac4k.bench.case import arguments_of, case_of
+from ac4k.bench.inputs import Arguments, dtypes_of
 
 OPS = {op["name"]: op for op in ac4k.op_table()}
-SIZES = {"...": (3,)}  # for dims that no number below fits
 
 
-def sample_calls(name: str, device: str) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Calls of any op, made from its declaration: two dtypes, each choice."""
-    op = OPS[name]
-    sizes = {dim: 32 * (i + 1) for i, dim in enumerate(dim_names(op))} | SIZES
-    calls = []
-    for dtype in (dtypes_of(op)[0], dtypes_of(op)[-1]):
-        made = make_arguments(op, sizes, dtype, TorchArrays(device))
-        calls.append((tuple(made.args), made.options))
+def sample_calls(name: str, device: str) -> list[Arguments]:
+    """Calls of any op, made from its declaration and its benchmark: two dtypes, each choice."""
+    op, case = OPS[name], case_of(name)
+    assert case is not None
+    arrays = TorchArrays(device)
+    options = [case.variants[0]] * 2
+    dtypes = [dtypes_of(op)[0], dtypes_of(op)[-1]]
     for param in op["params"]:
-        if param["kind"] == "choice":
-            args, options = calls[0]
-            calls += [(args, {**options, param["name"]: choice}) for choice in param["choices"]]
+        for choice in param.get("choices", ()):
+            options.append({**case.variants[0], param["name"]: choice})
+            dtypes.append(dtypes_of(op)[0])
+    calls = []
+    for dtype, chosen in zip(dtypes, options, strict=True):
+        made = arguments_of(
+            op, case, case.sizes(case.quick_shapes[0]), dtype, arrays, options=chosen
+        )
+        try:
+            made.clone(arrays).call(getattr(ac4k, name))
+        except ValueError:  # choices that need another argument
+            continue
+        calls.append(made)
+    assert len(calls) >= 2
     return calls
+
+
+def out_keywords(made: Arguments, op: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The outputs as the `.out` overload names them."""
+    if len(op["outputs"]) == 1:
+        return {"out": made.outs[0]}
+    names = [param["name"] for param in op["params"]]
+    values = {**dict(zip(names, made.args, strict=False)), **made.options}
+    there = [i for i, each in enumerate(op["outputs"]) if is_present(op, each, values)]
+    return {f"out{i}": out for i, out in zip(there, made.outs, strict=True)}
+
+
+def results_of(made: Arguments, result: Any) -> list[torch.Tensor]:
+    outputs = [] if result is None else result if isinstance(result, tuple) else [result]
+    return [bits(tensor) for tensor in (*outputs, *made.mutable) if tensor.numel()]
+
+
+def bits(tensor: torch.Tensor) -> torch.Tensor:
+    """FP8 has no equality of its own."""
+    return tensor.view(torch.uint8) if tensor.element_size() == 1 else tensor
+
+
+def assert_same(got: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    for one, other in zip(got, expected, strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("name", OPS)
 def test_opcheck(device: str, name: str) -> None:
     packet = getattr(torch.ops.ac4k, name)
-    for args, options in sample_calls(name, device):
-        torch.library.opcheck(packet.default, args, options)
-        out = packet.default(*args, **options)
-        assert torch.equal(out, getattr(ac4k, name)(*args, **options))
-        torch.library.opcheck(packet.out, args, {**options, "out": torch.empty_like(out)})
+    arrays = TorchArrays(device)
+    for made in sample_calls(name, device):
+        torch.library.opcheck(packet.default, tuple(made.args), made.options)
+        by_torch, by_hand = made.clone(arrays), made.clone(arrays)
+        got = results_of(by_torch, packet.default(*by_torch.args, **by_torch.options))
+        assert_same(got, results_of(by_hand, by_hand.call(getattr(ac4k, name))))
+        if made.outs:
+            outs = out_keywords(made, OPS[name])
+            torch.library.opcheck(packet.out, tuple(made.args), {**made.options, **outs})
 
 
 @pytest.mark.parametrize("name", OPS)
 def test_compile_without_graph_breaks(device: str, name: str) -> None:
-    args, options = sample_calls(name, device)[-1]
+    arrays = TorchArrays(device)
+    made = sample_calls(name, device)[-1]
     function = getattr(ac4k, name)
-    expected = function(*args, **options)
-    compiled = torch.compile(lambda *a: function(*a, **options), fullgraph=True, dynamic=True)
-    assert torch.equal(compiled(*args), expected)
-    out = torch.empty_like(expected)
-    into = torch.compile(lambda o, *a: function(*a, **options, out=o), fullgraph=True)
-    assert into(out, *args) is out
-    assert torch.equal(out, expected)
+    fresh, traced = made.clone(arrays), made.clone(arrays)
+    expected = results_of(fresh, function(*fresh.args, **fresh.options))
+    compiled = torch.compile(function, fullgraph=True, dynamic=True)
+    assert_same(results_of(traced, compiled(*traced.args, **traced.options)), expected)
+    if made.outs:
+        torch.compile(made.call, fullgraph=True)(function)
+        assert_same(results_of(made, made.out), expected)
 
 
 class Recorder(TorchDispatchMode):

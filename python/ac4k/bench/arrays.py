@@ -26,6 +26,8 @@ DTYPES = {
         DType("f32", "float32", "float32", 4, is_float=True),
         DType("f16", "float16", "float16", 2, is_float=True),
         DType("bf16", "bfloat16", "bfloat16", 2, is_float=True),
+        DType("f8e4m3", "float8_e4m3fn", "float8_e4m3fn", 1, is_float=True),
+        DType("f8e5m2", "float8_e5m2", "float8_e5m2", 1, is_float=True),
         DType("i64", "int64", "int64", 8),
         DType("i32", "int32", "int32", 4),
         DType("i16", "int16", "int16", 2),
@@ -114,11 +116,11 @@ class NumpyArrays(Arrays):
         self._numpy = np
 
     def _kind(self, dtype: DType) -> Any:
-        if dtype.name != "bf16":
+        if dtype.name not in ("bf16", "f8e4m3", "f8e5m2"):
             return self._numpy.dtype(dtype.numpy)
         import ml_dtypes
 
-        return self._numpy.dtype(ml_dtypes.bfloat16)
+        return self._numpy.dtype(getattr(ml_dtypes, dtype.numpy))
 
     def random(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
         generator = self._numpy.random.default_rng(seed)

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from .inputs import Sizes
+from .inputs import Arguments, Sizes, make_arguments
 
 if TYPE_CHECKING:
+    from .arrays import Arrays, DType
     from .settings import Settings
 
 Shape = tuple[int, ...]
@@ -48,10 +49,15 @@ class Case:
     # (on float64 inputs) the reference of large sizes.
     torch_fn: Callable[..., Any] | None = None
     torch_name: str = "eager"  # what that peer is on a GPU, e.g. "cuBLAS"
-    # The size of what rounding errors are relative to; |result| when not given.
+    # The size of what rounding errors are relative to, from the op's arguments (or a tuple, one for
+    # each output); |result| when not given.
     magnitude: Callable[..., Any] | None = None
     flops: Callable[[Shape], float] | None = None  # None: memory-bound
     compile: bool = True  # False: Inductor would only call torch_fn's library
+    # Tensors that cannot be random (indices, tables) and optional ones to pass, by name.
+    given: Callable[[Sizes, Arrays], Mapping[str, Any]] | None = None
+    # Bytes read and written, where they are not those of the inputs and outputs.
+    traffic: Callable[[Arguments], tuple[int, int]] | None = None
 
     @property
     def name(self) -> str:
@@ -86,3 +92,25 @@ def all_cases() -> dict[str, Case | Special]:
 def case_of(op: str) -> Case | None:
     case = all_cases().get(op)
     return case if isinstance(case, Case) else None
+
+
+def arguments_of(
+    op: Mapping[str, Any],
+    case: Case | None,
+    sizes: Sizes,
+    dtype: DType,
+    arrays: Arrays,
+    *,
+    options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Arguments:
+    """As make_arguments, with what the case gives."""
+    given = case.given(sizes, arrays) if case is not None and case.given is not None else None
+    return make_arguments(op, sizes, dtype, arrays, options=options, given=given, seed=seed)
+
+
+def traffic_of(case: Case, arguments: Arguments) -> tuple[int, int]:
+    """Bytes read and written."""
+    if case.traffic is not None:
+        return case.traffic(arguments)
+    return arguments.bytes_read, arguments.bytes_written

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .._signature import dtype_of, is_present
 from .arrays import DTYPES, Arrays, DType
 from .case import Case
 from .inputs import Arguments
@@ -41,14 +42,17 @@ def check(
 
     for out in arguments.outs:
         poison(out)
-    getattr(ac4k, op["name"])(*arguments.args, out=arguments.out, **arguments.options)
-    kind = _output_dtype(op, dtype)
+    # References take the arguments as they were before the call.
+    before = arguments.clone(arrays) if arguments.mutable else arguments
+    arguments.call(getattr(ac4k, op["name"]))
+    results = [*arguments.outs, *arguments.mutable]
+    kinds = _result_dtypes(op, arguments, dtype)
     tolerance = float(op["tolerance"])
     if arrays.framework == "torch" and case is not None and case.torch_fn is not None:
-        error = _torch_error(case, arguments, kind, tolerance)
+        error = _torch_error(case, before, results, kinds, tolerance)
         if error is not None:
             return Check(error, "PyTorch float64")
-    return Check(_numpy_error(op["name"], arguments, arrays, kind, tolerance), "NumPy float64")
+    return Check(_numpy_error(op, before, results, kinds, arrays, tolerance), "NumPy float64")
 
 
 def poison(out: Any) -> None:
@@ -62,45 +66,70 @@ def poison(out: Any) -> None:
         out[...] = value
 
 
-def _output_dtype(op: Mapping[str, Any], dtype: DType) -> DType:
-    text = op["outputs"][0]["dtype"]
-    if text in op["types"]:
-        first = next(iter(op["types"]))
-        return dtype if text == first else DTYPES[op["types"][text][0]]
-    return DTYPES[text]
+def _result_dtypes(op: Mapping[str, Any], arguments: Arguments, dtype: DType) -> list[DType]:
+    """Of the outputs that are there, then of the tensors written into."""
+    types = {name: types[0] for name, types in op["types"].items()}
+    if types:
+        types[next(iter(types))] = dtype.name
+    names = [param["name"] for param in op["params"]]
+    values = {**dict(zip(names, arguments.args, strict=False)), **arguments.options}
+    tensors = [out for out in op["outputs"] if is_present(op, out, values)]
+    tensors += [param for param in op["params"] if param.get("mutable")]
+    return [DTYPES[dtype_of(op, tensor, types, values)] for tensor in tensors]
 
 
-def _torch_error(case: Case, arguments: Arguments, kind: DType, tolerance: float) -> float | None:
+def _torch_error(
+    case: Case, arguments: Arguments, results: list[Any], kinds: list[DType], tolerance: float
+) -> float | None:
+    """None where PyTorch has nothing to compare with: other roundings than those of quantised
+    results, or no way to compute it at this size."""
     import torch
 
     from ..reference import allowed_error
 
-    def wide(value: Any) -> Any:
-        is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.double() if is_float else value
-
-    assert case.torch_fn is not None
-    args = [wide(value) for value in arguments.args]
-    expected = case.torch_fn(*args, **arguments.options)
-    if expected is None:  # PyTorch has nothing that computes this at this size
+    quantised = any(not kind.is_float or kind.bytes == 1 for kind in kinds)
+    if quantised and (len(kinds) > 1 or kinds[0].is_float):
         return None
-    if not kind.is_float:
-        return 0.0 if torch.equal(arguments.outs[0], expected) else math.inf
-    difference = (arguments.outs[0].double() - expected).abs()
-    magnitude = expected.abs() if case.magnitude is None else case.magnitude(*args)
-    allowed = allowed_error(kind.name, tolerance, expected, magnitude)
-    error = float((difference / allowed).max()) if difference.numel() else 0.0
-    return math.inf if math.isnan(error) else error
+
+    def wide(value: Any) -> Any:
+        return value.double() if value.is_floating_point() else value
+
+    widened = arguments.replaced(wide)
+    assert case.torch_fn is not None
+    expected = case.torch_fn(*widened.args, **widened.options)
+    if expected is None:
+        return None
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    if case.magnitude is None:
+        magnitudes = tuple(each.abs() for each in expected)
+    else:
+        found = case.magnitude(*widened.args, **widened.options)
+        magnitudes = found if isinstance(found, tuple) else (found,) * len(expected)
+    worst = 0.0
+    for got, want, magnitude, kind in zip(results, expected, magnitudes, kinds, strict=True):
+        if not kind.is_float:
+            return 0.0 if torch.equal(got, want) else math.inf
+        difference = (got.double() - want).abs()
+        allowed = allowed_error(kind.name, tolerance, want, magnitude)
+        error = float((difference / allowed).max()) if difference.numel() else 0.0
+        worst = max(worst, math.inf if math.isnan(error) else error)
+    return worst
 
 
 def _numpy_error(
-    name: str, arguments: Arguments, arrays: Arrays, kind: DType, tolerance: float
+    op: Mapping[str, Any],
+    arguments: Arguments,
+    results: list[Any],
+    kinds: list[DType],
+    arrays: Arrays,
+    tolerance: float,
 ) -> float:
-    from ..reference import REFERENCES, error_ratio
+    from ..reference import error_ratio, references_of
 
-    args = [
-        arrays.to_float64(value) if i in arguments.tensors else value
-        for i, value in enumerate(arguments.args)
-    ]
-    expected = REFERENCES[name](*args, **arguments.options)
-    return error_ratio(kind.name, tolerance, arrays.to_float64(arguments.outs[0]), expected)
+    widened = arguments.replaced(arrays.to_float64)
+    expected = references_of(op["name"], *widened.args, **widened.options)
+    pairs = zip(results, expected, kinds, strict=True)
+    return max(
+        error_ratio(kind.name, tolerance, arrays.to_float64(result), reference)
+        for result, reference, kind in pairs
+    )

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._signature import dims_of, dtype_of, is_present, shape_of
 from .arrays import DTYPES, Arrays, DType
 
 # What a dimension's name stands for; "..." stands for several.
 Sizes = Mapping[str, int | tuple[int, ...]]
-_DIM = re.compile(r"(\w+)\s*(?:([*/])\s*(\d+))?")
 
 
 @dataclass
 class Arguments:
-    """One call of an op: `fn(*args, out=out, **options)`."""
+    """One call of an op: `fn(*args, **options, out=out)`."""
 
     args: list[Any]
     options: dict[str, Any]
     outs: list[Any]
-    tensors: list[int] = field(default_factory=list)  # the positions of tensors in args
+    inputs: list[Any] = field(default_factory=list)  # the tensors among args and options
+    mutable: list[Any] = field(default_factory=list)  # those of them the op writes into
 
     @property
     def out(self) -> Any:
         return self.outs[0] if len(self.outs) == 1 else tuple(self.outs)
 
-    @property
-    def inputs(self) -> list[Any]:
-        return [self.args[i] for i in self.tensors]
+    def call(self, fn: Callable[..., Any]) -> Any:
+        """Into the outputs made for it."""
+        if not self.outs:
+            return fn(*self.args, **self.options)
+        return fn(*self.args, **self.options, out=self.out)
 
     @property
     def bytes_read(self) -> int:
@@ -39,10 +41,30 @@ class Arguments:
     def bytes_written(self) -> int:
         return sum(nbytes(out) for out in self.outs)
 
+    def add(self, param: Mapping[str, Any], value: Any, *, named: bool) -> None:
+        if named:
+            self.options[param["name"]] = value
+        else:
+            self.args.append(value)
+        if param["kind"] == "tensor":
+            self.inputs.append(value)
+            if param["mutable"]:
+                self.mutable.append(value)
+
+    def replaced(self, replace: Callable[[Any], Any]) -> Arguments:
+        """The same call with `replace(tensor)` for each tensor."""
+        new = {id(tensor): replace(tensor) for tensor in (*self.inputs, *self.outs)}
+
+        def swap(values: Iterable[Any]) -> list[Any]:
+            return [new.get(id(value), value) for value in values]
+
+        options = dict(zip(self.options, swap(self.options.values()), strict=True))
+        rest = swap(self.outs), swap(self.inputs), swap(self.mutable)
+        return Arguments(swap(self.args), options, *rest)
+
     def clone(self, arrays: Arrays) -> Arguments:
         """The same values in other memory."""
-        args = [arrays.copy(a) if i in self.tensors else a for i, a in enumerate(self.args)]
-        return Arguments(args, self.options, [arrays.copy(o) for o in self.outs], self.tensors)
+        return self.replaced(arrays.copy)
 
 
 def nbytes(array: Any) -> int:
@@ -57,43 +79,6 @@ def op_named(name: str) -> dict[str, Any]:
     if name not in table:
         raise ValueError(f"no op '{name}'; known: {', '.join(sorted(table))}")
     return table[name]
-
-
-def dim_size(text: str, sizes: Sizes) -> int:
-    """The value of 'N', '128', 'K/32' or '2' given the sizes of the names."""
-    match = _DIM.fullmatch(text)
-    if match is None:
-        raise ValueError(f"cannot read dimension '{text}'")
-    name, operator, number = match.groups()
-    value = int(name) if name.isdigit() else sizes.get(name)
-    if not isinstance(value, int):
-        raise ValueError(f"no size given for dimension '{name}'")
-    if operator is None:
-        return value
-    return value * int(number) if operator == "*" else value // int(number)
-
-
-def shape_of(dims: list[str], sizes: Sizes) -> tuple[int, ...]:
-    shape: list[int] = []
-    for dim in dims:
-        if dim == "...":
-            leading = sizes["..."]
-            shape += [leading] if isinstance(leading, int) else leading
-        else:
-            shape.append(dim_size(dim, sizes))
-    return tuple(shape)
-
-
-def dim_names(op: Mapping[str, Any]) -> list[str]:
-    """The names that need a size, in the order in which the signature mentions them."""
-    names: list[str] = []
-    tensors = [p for p in op["params"] if p["kind"] == "tensor"] + list(op["outputs"])
-    for dim in (dim for tensor in tensors for dim in tensor["dims"]):
-        match = _DIM.fullmatch(dim)
-        name = match.group(1) if match else dim
-        if not name.isdigit() and name not in names:
-            names.append(name)
-    return names
 
 
 def dtypes_of(op: Mapping[str, Any]) -> list[DType]:
@@ -112,34 +97,44 @@ def make_arguments(
     arrays: Arrays,
     *,
     options: Mapping[str, Any] | None = None,
+    given: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Arguments:
     """Random tensors of the op's shapes; scalars from `sizes` or `options`, else their default.
 
-    `dtype` is the value of the first type variable; others take their first type.
+    `dtype` is the value of the first type variable; others take their first type. `given` holds
+    tensors that cannot be random (indices) and the optional ones to pass; a function in it is
+    called with shape and dtype.
     """
-    variables = {name: DTYPES[types[0]] for name, types in op["types"].items()}
-    if variables:
-        variables[next(iter(variables))] = dtype
+    types = {name: types[0] for name, types in op["types"].items()}
+    if types:
+        types[next(iter(types))] = dtype.name
+    given = dict(given or {})
     result = Arguments([], dict(options or {}), [])
+    values = {**sizes, **given, **result.options}
+    named = False  # once a parameter is left out, those behind it go by name
     for param in op["params"]:
         name = param["name"]
+        named |= param["keyword_only"]
         if param["kind"] == "tensor":
-            if param["optional"]:
+            if param["optional"] and name not in given:
+                named = True
                 continue
-            shape = shape_of(param["dims"], sizes)
-            kind = variables.get(param["dtype"]) or DTYPES[param["dtype"]]
-            result.tensors.append(len(result.args))
-            result.args.append(arrays.random(shape, kind, seed + len(result.args)))
+            shape = shape_of(dims_of(op, param, values), sizes)
+            kind = DTYPES[dtype_of(op, param, types, values)]
+            made = given.get(name)
+            made = made(shape, kind) if callable(made) else made
+            if made is None:
+                made = arrays.random(shape, kind, seed + len(result.args))
+            result.add(param, made, named=named)
         elif name not in result.options and not param["has_default"]:
-            value = sizes.get(name, _plain_value(param))
-            if param["keyword_only"]:
-                result.options[name] = value
-            else:
-                result.args.append(value)
+            result.add(param, sizes.get(name, _plain_value(param)), named=named)
+        else:
+            named = True
     for output in op["outputs"]:
-        kind = variables.get(output["dtype"]) or DTYPES[output["dtype"]]
-        result.outs.append(arrays.empty(shape_of(output["dims"], sizes), kind))
+        if is_present(op, output, values):
+            kind = DTYPES[dtype_of(op, output, types, values)]
+            result.outs.append(arrays.empty(shape_of(dims_of(op, output, values), sizes), kind))
     return result
 
 

@@ -14,7 +14,7 @@ from .settings import Settings
 
 @dataclass
 class Peers:
-    present: dict[str, Callable[..., Any]] = field(default_factory=dict)  # called with the args
+    present: dict[str, Callable[..., Any]] = field(default_factory=dict)  # called as the op is
     absent: dict[str, str] = field(default_factory=dict)  # why
 
 
@@ -29,9 +29,9 @@ def find_peers(case: Case, arguments: Arguments, settings: Settings) -> Peers:
     if not has_torch():
         peers.absent = dict.fromkeys(wanted, "torch is not installed")
         return peers
-    fn = _with_options(case.torch_fn, arguments.options)
+    fn = case.torch_fn
     try:
-        nothing = fn(*arguments.args) is None
+        nothing = fn(*arguments.args, **arguments.options) is None
     except RuntimeError as error:
         peers.absent = dict.fromkeys(wanted, _first_line(error))
         return peers
@@ -45,20 +45,13 @@ def find_peers(case: Case, arguments: Arguments, settings: Settings) -> Peers:
     return peers
 
 
-def _with_options(fn: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
-    def peer(*args: Any) -> Any:
-        return fn(*args, **options)
-
-    return peer
-
-
 def _add_inductor(peers: Peers, fn: Callable[..., Any], arguments: Arguments) -> None:
     import torch
 
     torch._dynamo.reset()  # a limit on recompilations would silently fall back to eager
     compiled = torch.compile(fn, fullgraph=True, dynamic=False)
     try:
-        compiled(*arguments.args)
+        compiled(*arguments.args, **arguments.options)
     except Exception as error:  # compilers fail in every way there is
         peers.absent["inductor"] = _first_line(error)
         return

@@ -8,10 +8,10 @@ from typing import Any
 
 from ..timing import Timing
 from .arrays import Arrays, DType
-from .case import Case, Shape
+from .case import Case, Shape, arguments_of, traffic_of
 from .check import Check, WrongResultError, check
 from .engine import Candidate, measure, set_count
-from .inputs import Arguments, Sizes, make_arguments, op_named
+from .inputs import Arguments, Sizes, op_named
 from .peers import Peers, find_peers
 from .roofline import matmul_flops_per_us, stream_calls, stream_sizes
 from .settings import Settings
@@ -129,14 +129,14 @@ def run_row(row: Row, arrays: Arrays, settings: Settings) -> Result:
     case = row.case
     op = op_named(case.op)
     sizes = sizes_of(case, row.shape)
-    first = make_arguments(op, sizes, row.dtype, arrays, options=row.variant, seed=7)
+    first = arguments_of(op, case, sizes, row.dtype, arrays, options=row.variant, seed=7)
     checked = check(op, case, first, arrays, row.dtype)
     if not checked.ok:
         raise WrongResultError(
             f"{row.text} on {settings.device}: error "
             f"{checked.error:.3g} times the allowed error against {checked.reference}; not timed"
         )
-    read, written = first.bytes_read, first.bytes_written
+    read, written = traffic_of(case, first)
     count = set_count(read + written, settings.rotation_bytes)
     sets = [first] + [first.clone(arrays) for _ in range(count - 1)]
     result = Result(
@@ -172,13 +172,13 @@ def _candidates(
     fn = getattr(ac4k, op_name)
 
     def with_out(arguments: Arguments) -> Callable[[], Any]:
-        return lambda: fn(*arguments.args, out=arguments.out, **arguments.options)
+        return lambda: arguments.call(fn)
 
     def allocating(arguments: Arguments) -> Callable[[], Any]:
         return lambda: fn(*arguments.args, **arguments.options)
 
     def peer_call(peer: Callable[..., Any], arguments: Arguments) -> Callable[[], Any]:
-        return lambda: peer(*arguments.args)
+        return lambda: peer(*arguments.args, **arguments.options)
 
     on_gpu = settings.device == "cuda"
     found: dict[str, Candidate] = {}

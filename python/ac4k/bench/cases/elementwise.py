@@ -35,7 +35,7 @@ CASES = (
         sizes=last_dim,
         variants=({"approximate": "none"}, {"approximate": "tanh"}),
         torch_fn=_add_gelu,
-        magnitude=lambda x, bias: x.abs() + bias.abs(),
+        magnitude=lambda x, bias, **_: x.abs() + bias.abs(),
     ),
     Case(
         op="element_wise_mul_add",
