@@ -1,5 +1,6 @@
 /* One function per op. Made from the op table by tools/generate.py; do not edit.
- * A NULL for an optional tensor or a choice means its default. */
+ * A NULL for an optional tensor, a choice or a dtype means its default, and a NULL for an output
+ * that it is not there. */
 #ifndef AC4K_OPS_H_
 #define AC4K_OPS_H_
 

@@ -138,7 +138,7 @@ const RegisterOp kRelu2{{
                ">>> ac4k.relu2(np.array([-2, 0, 3], np.float32)).tolist()\n"
                "[0.0, 0.0, 9.0]",
     .tolerance = 1.0,
-    .elementwise = true,
+    .in_place = true,
     .cpu = relu2_cpu,
     .cuda = relu2_cuda,
 }};

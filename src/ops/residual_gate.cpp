@@ -80,7 +80,7 @@ const RegisterOp kOp{{
                ">>> ac4k.residual_gate(x, y, np.array([0, 1, -1], np.float32)).tolist()\n"
                "[[1.0, 3.0, -1.0], [1.0, 3.0, -1.0]]",
     .tolerance = 1.0,
-    .elementwise = true,
+    .in_place = true,
     .cpu = run_cpu,
     .cuda = run_cuda,
 }};

@@ -38,7 +38,7 @@ def _gelu_and_mul(x: Tensor, *, approximate: str = "none") -> Tensor:
     return torch.nn.functional.gelu(a, approximate=approximate) * b
 
 
-def _gated_magnitude(x: Tensor) -> Tensor:
+def _gated_magnitude(x: Tensor, **_: str) -> Tensor:
     a, b = x.chunk(2, -1)
     return (a * b).abs()
 
