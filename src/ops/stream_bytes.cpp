@@ -17,20 +17,38 @@ Status run_cpu(const Call& call) {
                            call.dim(kWrite));
 }
 
+// The kernel made for this ratio of reads to writes; null when there is none.
+cuda::Kernel* tuned_kernel(const StreamBytesParams& params) {
+  static constinit cuda::Kernel by_reads[] = {{kModule, "stream_bytes_1"},
+                                              {kModule, "stream_bytes_2"},
+                                              {kModule, "stream_bytes_3"},
+                                              {kModule, "stream_bytes_4"},
+                                              {kModule, "stream_bytes_8"}};
+  static constinit cuda::Kernel by_writes[] = {{kModule, "stream_copies_2"},
+                                               {kModule, "stream_copies_4"}};
+  static_assert(std::size(by_reads) == std::size(kStreamReads));
+  static_assert(std::size(by_writes) == std::size(kStreamWrites));
+  if (params.write_bytes % kVectorBytes != 0 || params.read_bytes % kVectorBytes != 0) {
+    return nullptr;
+  }
+  for (size_t i = 0; i < std::size(by_reads); ++i) {
+    if (params.read_bytes == kStreamReads[i] * params.write_bytes) return &by_reads[i];
+  }
+  for (size_t i = 0; i < std::size(by_writes); ++i) {
+    if (params.write_bytes == kStreamWrites[i] * params.read_bytes) return &by_writes[i];
+  }
+  return nullptr;
+}
+
 Status run_cuda(const Call& call) {
-  static constinit cuda::Kernel by_reads[kStreamMaxReads] = {{kModule, "stream_bytes_1"},
-                                                             {kModule, "stream_bytes_2"},
-                                                             {kModule, "stream_bytes_3"},
-                                                             {kModule, "stream_bytes_4"}};
   static constinit cuda::Kernel any{kModule, "stream_bytes_any"};
   const DLTensor &src = call.tensor(kSrc), &out = call.output();
   const StreamBytesParams params{data_of(out), data_of(src), call.dim(kRead), call.dim(kWrite)};
-  const int64_t reads = params.read_bytes / params.write_bytes;
-  if (reads >= 1 && reads <= kStreamMaxReads && reads * params.write_bytes == params.read_bytes &&
-      params.write_bytes % kVectorBytes == 0 && all_aligned(src, out)) {
+  cuda::Kernel* const tuned = all_aligned(src, out) ? tuned_kernel(params) : nullptr;
+  if (tuned != nullptr) {
     const int64_t tile = kStreamThreads * kVectorBytes;
-    return launch_1d(by_reads[reads - 1], call, ceil_div(params.write_bytes, tile), kStreamThreads,
-                     params);
+    const int64_t smaller = std::min(params.read_bytes, params.write_bytes);
+    return launch_1d(*tuned, call, ceil_div(smaller, tile), kStreamThreads, params);
   }
   return launch_1d(any, call, ceil_div(params.write_bytes, kStreamThreads), kStreamThreads, params);
 }

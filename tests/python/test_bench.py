@@ -11,7 +11,7 @@ import ac4k
 from ac4k._signature import dim_names, parse_dim, shape_of
 from ac4k.bench import case as case_module
 from ac4k.bench.arrays import DTYPES, NumpyArrays, arrays_on, dtype_named
-from ac4k.bench.case import Case, all_cases, case_of
+from ac4k.bench.case import Case, all_cases, case_of, cases_named
 from ac4k.bench.check import check
 from ac4k.bench.command import parse_shape
 from ac4k.bench.engine import Candidate, measure, set_count
@@ -124,8 +124,12 @@ def test_shapes_are_parsed():
         (3000, 1000, 3),
         (1001, 1000, 1),
         (1500, 1000, 2),
-        (99000, 1000, 4),
-        (500, 1000, 1),
+        (5000, 1000, 8),
+        (99000, 1000, 8),
+        (700, 1000, 1),
+        (500, 1000, 1 / 2),
+        (505, 1000, 1 / 2),
+        (100, 1000, 1 / 4),
     ],
 )
 def test_stream_keeps_the_traffic(read, written, reads):
@@ -134,6 +138,14 @@ def test_stream_keeps_the_traffic(read, written, reads):
     assert stream_read == reads * stream_written
     assert stream_written % 16 == 0
     assert stream_read + stream_written == pytest.approx((read + written) * scale, rel=0.001)
+
+
+def test_memory_is_every_memory_bound_op():
+    names = {case.name for case in cases_named(["memory", "gemm"])}
+    assert {"fused_add_gelu", "element_wise_mul_add", "gemm"} <= names
+    assert not {"stream_bytes", "call_overhead"} & names
+    with pytest.raises(ValueError, match="known: memory, "):
+        cases_named(["nonsense"])
 
 
 def test_enough_buffers_are_rotated():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,24 @@ def all_cases() -> dict[str, Case | Special]:
                 raise RuntimeError(f"{loaded.__name__}: there are two cases '{case.name}'")
             found[case.name] = case
     return found
+
+
+def cases_named(names: Sequence[str]) -> list[Case | Special]:
+    """The cases of these names; all of them when there is none. "memory": every op that is bound by
+    memory, but for the roofline itself."""
+    known = all_cases()
+    memory = [
+        case.name
+        for case in known.values()
+        if isinstance(case, Case) and case.flops is None and case.op != "stream_bytes"
+    ]
+    groups = {"memory": memory}
+    found: dict[str, Case | Special] = {}
+    for name in names or known:
+        if name not in known and name not in groups:
+            raise ValueError(f"no benchmark '{name}'; known: {', '.join([*groups, *known])}")
+        found |= {each: known[each] for each in groups.get(name, [name])}
+    return list(found.values())
 
 
 def case_of(op: str) -> Case | None:

@@ -10,7 +10,12 @@ from ..environment import environment, environment_lines, has_torch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="cases; all when none is given")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="cases, or 'memory' for all memory-bound ones; all when none is given",
+    )
     parser.add_argument(
         "--dtype",
         action="append",
@@ -46,18 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from .arrays import arrays_on, devices, dtype_named
-    from .case import Case, Special, all_cases
+    from .case import Case, Special, cases_named
     from .check import WrongResultError
     from .report import json_report, print_results, write_json
     from .runner import Result, Row, rows_of, run_row
     from .settings import PEERS, Settings
 
-    known = all_cases()
     if options.list:
         return _list(options.json)
-    for name in options.names:
-        if name not in known:
-            raise ValueError(f"no benchmark '{name}'; known: {', '.join(known)}")
+    chosen = cases_named(options.names)
     quick_peers = ("eager",) if options.quick else PEERS
     peers = quick_peers if options.peers is None else _peer_list(options.peers)
     settings = Settings(
@@ -70,7 +72,6 @@ def run(options: argparse.Namespace) -> int:
     if options.threads is not None:
         _set_threads(options.threads)
     arrays = arrays_on(settings.device)
-    chosen = [known[name] for name in options.names or known]
     rows = [row for case in chosen if isinstance(case, Case) for row in rows_of(case, settings)]
     results: list[Result] = []
     failures: list[str] = []

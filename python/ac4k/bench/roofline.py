@@ -7,7 +7,6 @@ The slower of the two is the roofline.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -18,22 +17,25 @@ from .inputs import Arguments, make_arguments, op_named
 from .settings import Settings
 
 _VECTOR_BYTES = 16
-_MAX_READS_PER_WRITE = 4
+# Reads and writes that `stream_bytes` has a tuned kernel for, from few reads to many.
+_RATIOS = ((1, 4), (1, 2), (1, 1), (2, 1), (3, 1), (4, 1), (8, 1))
 _MATMUL_SIZE = {"cuda": 8192, "cpu": 2048, "quick": 512}
 
 
 def stream_sizes(bytes_read: int, bytes_written: int) -> tuple[int, int]:
-    """The same traffic at a ratio of reads to writes that `stream_bytes` is tuned for (1 to 4).
+    """The same traffic at a ratio of reads to writes that `stream_bytes` is tuned for.
 
     A ratio in between takes the next one with more reads, which are the cheaper half: the roofline
     is then too fast rather than too slow. A small rest (a bias, scales) counts as part of the rest.
     """
     total = bytes_read + bytes_written
     ratio = bytes_read / max(bytes_written, 1)
-    whole = math.floor(ratio + 0.98)
-    reads = max(1, min(whole, _MAX_READS_PER_WRITE))
-    written = max(_VECTOR_BYTES, total // (reads + 1) // _VECTOR_BYTES * _VECTOR_BYTES)
-    return reads * written, written
+    reads, writes = next(
+        ((reads, writes) for reads, writes in _RATIOS if ratio <= (reads + 0.02) / writes),
+        _RATIOS[-1],
+    )
+    unit = max(_VECTOR_BYTES, total // (reads + writes) // _VECTOR_BYTES * _VECTOR_BYTES)
+    return reads * unit, writes * unit
 
 
 def stream_calls(

@@ -33,6 +33,22 @@ __device__ __forceinline__ void stream_vectors(const StreamBytesParams& params) 
   __stwb(static_cast<uint4*>(params.out) + index, values[0]);
 }
 
+// out[i] = src[i % read]: one stream into kWrites, one vector of src a thread, write_bytes =
+// kWrites * read_bytes. Otherwise as stream_vectors.
+template <int kWrites>
+__device__ __forceinline__ void stream_copies(const StreamBytesParams& params) {
+  const int64_t num_vectors = params.read_bytes / kVectorBytes;
+  const int64_t index = static_cast<int64_t>(blockIdx.x) * kStreamThreads + threadIdx.x;
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  if (index >= num_vectors) return;
+  const uint4 value = __ldca(static_cast<const uint4*>(params.src) + index);
+#pragma unroll
+  for (int w = 0; w < kWrites; ++w) {
+    __stwb(static_cast<uint4*>(params.out) + index + w * num_vectors, value);
+  }
+}
+
 }  // namespace ac4k
 
 #define AC4K_STREAM(reads)                                                                 \
@@ -45,6 +61,16 @@ AC4K_STREAM(1)
 AC4K_STREAM(2)
 AC4K_STREAM(3)
 AC4K_STREAM(4)
+AC4K_STREAM(8)
+
+#define AC4K_STREAM_COPIES(writes)                                                           \
+  extern "C" __global__ void __launch_bounds__(ac4k::kStreamThreads) stream_copies_##writes( \
+      const __grid_constant__ ac4k::StreamBytesParams params) {                              \
+    ac4k::stream_copies<writes>(params);                                                     \
+  }
+
+AC4K_STREAM_COPIES(2)
+AC4K_STREAM_COPIES(4)
 
 // Any sizes and alignments. Grid: ceil(write_bytes / threads), one byte of out a thread.
 extern "C" __global__ void __launch_bounds__(ac4k::kStreamThreads) stream_bytes_any(

@@ -11,6 +11,8 @@ struct StreamBytesParams {
 };
 
 inline constexpr int kStreamThreads = 256;
-inline constexpr int kStreamMaxReads = 4;  // reads per write that have a kernel of their own
+// Reads per write, then writes per read, that have a kernel of their own.
+inline constexpr int kStreamReads[] = {1, 2, 3, 4, 8};
+inline constexpr int kStreamWrites[] = {2, 4};
 
 }  // namespace ac4k

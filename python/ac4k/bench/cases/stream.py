@@ -31,6 +31,8 @@ CASES = (
         shapes=(
             *((total * _MIB // 2,) * 2 for total in (1, 4, 16, 32, 64, 128, 256, 1024)),
             (96 * _MIB, 32 * _MIB),
+            (128 * _MIB, 16 * _MIB),
+            (32 * _MIB, 128 * _MIB),
         ),
         cpu_shapes=((_MIB, _MIB), (96 * _MIB, 32 * _MIB), (32 * _MIB, 32 * _MIB)),
         quick_shapes=((65536, 65536), (196608, 65536)),
