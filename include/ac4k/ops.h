@@ -91,6 +91,17 @@ static inline ac4k_status ac4k_residual_gate(const DLTensor* x, const DLTensor* 
   return ac4k_call(ac4k_find_op("residual_gate"), args, 3, outputs, 1, stream);
 }
 
+/* Divide each row by its root mean square and multiply it with a weight. rms_norm(x: T[..., N]
+ * row_strided, weight: T[N]? = None, eps: float = 1e-6, *, cast_first: bool = False) -> T[..., N]
+ * row_strided */
+static inline ac4k_status ac4k_rms_norm(const DLTensor* x, const DLTensor* weight, double eps,
+                                        int cast_first, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(weight), ac4k_float_arg(eps),
+                           ac4k_bool_arg(cast_first)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("rms_norm"), args, 4, outputs, 1, stream);
+}
+
 /* SiLU of the first half of the last dim, times the second half. silu_and_mul(x: T[..., D*2]
  * strided) -> T[..., D] */
 static inline ac4k_status ac4k_silu_and_mul(const DLTensor* x, const DLTensor* out, void* stream) {

@@ -48,6 +48,16 @@ inline void residual_gate(const TensorView& x, const TensorView& y, const Tensor
   check(ac4k_residual_gate(x.get(), y.get(), gate.get(), out.get(), stream));
 }
 
+// Divide each row by its root mean square and multiply it with a weight. rms_norm(x: T[..., N]
+// row_strided, weight: T[N]? = None, eps: float = 1e-6, *, cast_first: bool = False) -> T[..., N]
+// row_strided
+inline void rms_norm(const TensorView& x, const std::optional<TensorView>& weight,
+                     const TensorView& out, double eps = 1e-06, int cast_first = false,
+                     void* stream = nullptr) {
+  check(
+      ac4k_rms_norm(x.get(), weight ? weight->get() : nullptr, eps, cast_first, out.get(), stream));
+}
+
 // SiLU of the first half of the last dim, times the second half. silu_and_mul(x: T[..., D*2]
 // strided) -> T[..., D]
 inline void silu_and_mul(const TensorView& x, const TensorView& out, void* stream = nullptr) {

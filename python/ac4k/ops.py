@@ -14,6 +14,7 @@ __all__ = [
     "gemm",
     "relu2",
     "residual_gate",
+    "rms_norm",
     "silu_and_mul",
     "stream_bytes",
 ]
@@ -173,6 +174,36 @@ def residual_gate(x: Array, y: Array, gate: Array, *, out: Array | None = None) 
         traced: Array = _route("residual_gate", (x, y, gate), out)
         return traced
     return _C.residual_gate(x, y, gate, out)
+
+
+def rms_norm(
+    x: Array,
+    weight: Array | None = None,
+    eps: float = 1e-06,
+    *,
+    cast_first: bool = False,
+    out: Array | None = None,
+) -> Array:
+    """Divide each row by its root mean square and multiply it with a weight.
+
+    out = x / sqrt(mean(x^2) + eps) * weight over the last dim, in float32, rounded once.
+    cast_first rounds to x's dtype before the weight comes in, as Transformers' Qwen3 and Llama
+    layers do. A row with a NaN is NaN; one with an infinity is NaN there and 0 elsewhere, as is
+    a float32 row whose squares pass the range.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    weight: [N] of float32, float16, bfloat16; contiguous
+    Returns [..., N], same dtype.
+
+    >>> import numpy as np
+    >>> x = np.array([[2, -2]], np.float32)
+    >>> ac4k.rms_norm(x, np.array([1, 3], np.float32), eps=0.0).tolist()
+    [[1.0, -3.0]]
+    """
+    if _is_tracing():
+        traced: Array = _route("rms_norm", (x, weight, eps, cast_first), out)
+        return traced
+    return _C.rms_norm(x, weight, eps, cast_first, out)
 
 
 def silu_and_mul(x: Array, *, out: Array | None = None) -> Array:

@@ -78,6 +78,26 @@ def residual_gate(x: Float64, y: Float64, gate: Float64) -> Reference:
     return element_wise_mul_add(gate[..., None, :], y, x)
 
 
+def _as_float32(values: Float64) -> Float64:
+    """Squares and sums leave float32's range where float64 does not notice."""
+    return values.astype(np.float32).astype(np.float64)
+
+
+def rms_norm(
+    x: Float64, weight: Float64 | None = None, eps: float = 1e-6, *, cast_first: bool = False
+) -> Reference:
+    N = x.shape[-1]
+    w = np.ones(1) if weight is None else weight
+    mean = _as_float32(np.sum(_as_float32(x * x), axis=-1, keepdims=True)) / max(N, 1)
+    result = x / np.sqrt(mean + eps) * w
+    # A rounding to the dtype before the weight comes in fits into what the last rounding leaves of
+    # eps, but for float16's denormals.
+    absolute = 2.0**-25 * np.abs(w) if cast_first else None
+    # At least 16 partial sums, so N/16 additions of positive numbers, each off by half of eps; the
+    # root halves what comes of it: N/64 eps.
+    return Reference(result, np.abs(result) * (1 + N / 256), absolute)
+
+
 def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
     R, W = src.size, int(W)
     if W > R:
@@ -99,6 +119,7 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "relu2": relu2,
     "residual_gate": residual_gate,
     "silu_and_mul": silu_and_mul,
+    "rms_norm": rms_norm,
     "stream_bytes": stream_bytes,
 }
 

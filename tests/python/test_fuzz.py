@@ -53,7 +53,7 @@ def wrong(a, b, c, *, out=None):
         {damage}
     return result
 ac4k.element_wise_mul_add = wrong
-sys.argv = ["fuzz_calls.py", "--seed", "1", "--count", "400"]
+sys.argv = ["fuzz_calls.py", "--seed", "1", "--count", "2000"]
 runpy.run_path({str(FUZZER)!r}, run_name="__main__")
 """
     command = [sys.executable, "-c", program]

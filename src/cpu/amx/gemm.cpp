@@ -275,6 +275,7 @@ constinit const Kernels kKernels = {
                  &avx512::kFewRowsBF16},
     .elementwise = &avx512::kElementwise,
     .quantize = &avx512::kQuantize,
-    .activations = &avx512::kActivations};
+    .activations = &avx512::kActivations,
+    .norms = &avx512::kNorms};
 
 }  // namespace ac4k::cpu::amx

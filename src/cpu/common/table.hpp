@@ -124,12 +124,29 @@ struct ActivationKernels {
   UnaryRun relu2[kNumElements];
 };
 
+// Rows evenly apart; strides in bytes. weight may be null.
+struct NormRows {
+  const char* x;
+  char* out;
+  int64_t x_stride, out_stride;
+  const void* weight;
+  int64_t num_rows, num_columns;
+  float eps;
+  bool cast_first;  // round to the element type before the weight comes in
+};
+
+// By element; f64 has none.
+struct NormKernels {
+  void (*rms_norm[kNumElements])(const NormRows& rows);
+};
+
 struct Kernels {
   const GemmKernels* gemm[kNumElements];
   const FewRowsKernels* few_rows[kNumElements];
   const ElementwiseKernels* elementwise;
   const QuantizeKernels* quantize;
   const ActivationKernels* activations;
+  const NormKernels* norms;
 };
 
 namespace generic {

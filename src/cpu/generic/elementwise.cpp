@@ -12,6 +12,7 @@ constinit const Kernels kKernels = {
     .few_rows = {&kFewRowsF32, &kFewRowsF64, &kFewRowsF16, &kFewRowsBF16},
     .elementwise = &kElementwise,
     .quantize = &kQuantize,
-    .activations = &kActivations};
+    .activations = &kActivations,
+    .norms = &kNorms};
 
 }  // namespace ac4k::cpu::generic

@@ -10,5 +10,6 @@ extern const FewRowsKernels kFewRowsF32, kFewRowsF64, kFewRowsF16, kFewRowsBF16;
 extern const ElementwiseKernels kElementwise;
 extern const QuantizeKernels kQuantize;
 extern const ActivationKernels kActivations;
+extern const NormKernels kNorms;
 
 }  // namespace ac4k::cpu::generic

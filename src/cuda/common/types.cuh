@@ -73,4 +73,34 @@ __device__ __forceinline__ void store(Vector<T>* address, const Vector<T>& vecto
   __stwb(reinterpret_cast<uint4*>(address), *reinterpret_cast<const uint4*>(&vector));
 }
 
+// All values of a vector at once: 16-bit types are converted in pairs.
+template <typename T, int kBytes>
+__device__ __forceinline__ void widen(const Vector<T, kBytes>& vector,
+                                      float (&values)[Vector<T, kBytes>::kSize]) {
+#pragma unroll
+  for (int i = 0; i < Vector<T, kBytes>::kSize; ++i) values[i] = widen(vector.values[i]);
+}
+template <typename T, int kBytes = kVectorBytes>
+__device__ __forceinline__ Vector<T, kBytes> narrow(
+    const float (&values)[Vector<T, kBytes>::kSize]) {
+  constexpr int kSize = Vector<T, kBytes>::kSize;
+  Vector<T, kBytes> vector;
+  if constexpr (sizeof(T) == 2 && kSize % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < kSize; i += 2) {
+      if constexpr (is_same<T, __half>) {
+        *reinterpret_cast<__half2*>(vector.values + i) =
+            __floats2half2_rn(values[i], values[i + 1]);
+      } else {
+        *reinterpret_cast<__nv_bfloat162*>(vector.values + i) =
+            __floats2bfloat162_rn(values[i], values[i + 1]);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) vector.values[i] = narrow<T>(values[i]);
+  }
+  return vector;
+}
+
 }  // namespace ac4k

@@ -1,0 +1,367 @@
+// RMS norm and layer norm of rows, with or without a residual added first. A row is read once and
+// stays in registers (norm_rows), or is long or unaligned and read two or three times (norm_loop).
+//
+// Arithmetic is float. RMS norm: x * (1 / sqrt(mean(x^2) + eps)) * weight. Layer norm: the mean is
+// a pivot only; a second pass over the centred values gives its error and the variance together,
+// so that neither a large mean nor a constant row loses digits.
+#pragma once
+
+#include "common/dependent_launch.cuh"
+#include "common/norm.h"
+#include "common/rows.cuh"
+#include "common/types.cuh"
+
+namespace ac4k {
+
+enum class NormKind { rms, layer };
+
+// y = (x - pivot) * scale + offset, before weight and bias.
+struct RowStatistics {
+  float pivot, scale, offset;
+};
+
+__device__ __forceinline__ RowStatistics rms_statistics(float sum_of_squares, float num_columns,
+                                                        float eps) {
+  return {0.0f, rsqrtf(sum_of_squares / num_columns + eps), 0.0f};
+}
+
+// Sums of the values minus the pivot, and of their squares.
+__device__ __forceinline__ RowStatistics layer_statistics(float pivot, float sum,
+                                                          float sum_of_squares, float num_columns,
+                                                          float eps) {
+  const float mean = sum / num_columns;
+  const float variance = sum_of_squares / num_columns - mean * mean;
+  // fmaxf would turn NaN into zero.
+  const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + eps);
+  return {pivot, scale, -mean * scale};
+}
+
+// The tensor a block works on, and the block's number in it.
+struct PartOfBlock {
+  const NormPart& part;
+  uint32_t block;
+};
+__device__ __forceinline__ PartOfBlock part_of(const NormParams& params) {
+  const bool second = blockIdx.x >= params.second_block;
+  return {params.parts[second], blockIdx.x - (second ? params.second_block : 0)};
+}
+__device__ __forceinline__ PartOfBlock part_of(const AddNormParams& params) {
+  return {params.part, blockIdx.x};
+}
+
+// A vector of weights or biases; all `otherwise` where there are none or the row has ended.
+template <typename T>
+__device__ __forceinline__ Vector<T> load_or_fill(const void* from, uint32_t index,
+                                                  uint32_t num_vectors, float otherwise) {
+  if (from != nullptr && index < num_vectors)
+    return load(static_cast<const Vector<T>*>(from) + index);
+  Vector<T> filled;
+#pragma unroll
+  for (int j = 0; j < Vector<T>::kSize; ++j) filled.values[j] = narrow<T>(otherwise);
+  return filled;
+}
+template <typename T, int kVectors>
+__device__ __forceinline__ void load_or_fill(RowRegisters<T, kVectors>& registers, const void* from,
+                                             uint32_t num_vectors, float otherwise) {
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    registers.vectors[i] = load_or_fill<T>(from, registers.index(i), num_vectors, otherwise);
+  }
+}
+
+// x + residual, rounded.
+template <typename T, int kBytes>
+__device__ __forceinline__ Vector<T, kBytes> add(const Vector<T, kBytes>& x,
+                                                 const Vector<T, kBytes>& residual) {
+  constexpr int kSize = Vector<T, kBytes>::kSize;
+  float a[kSize], b[kSize];
+  widen(x, a);
+  widen(residual, b);
+#pragma unroll
+  for (int j = 0; j < kSize; ++j) a[j] += b[j];
+  return narrow<T, kBytes>(a);
+}
+
+template <NormKind kKind, bool kCastFirst, typename T, int kBytes>
+__device__ __forceinline__ Vector<T, kBytes> normalise(const Vector<T, kBytes>& x,
+                                                       const RowStatistics& row,
+                                                       const Vector<T, kBytes>& weight,
+                                                       const Vector<T, kBytes>& bias) {
+  constexpr int kSize = Vector<T, kBytes>::kSize;
+  float y[kSize], w[kSize], b[kSize];
+  widen(x, y);
+  widen(weight, w);
+#pragma unroll
+  for (int j = 0; j < kSize; ++j) {
+    y[j] = kKind == NormKind::rms ? y[j] * row.scale
+                                  : __fmaf_rn(y[j] - row.pivot, row.scale, row.offset);
+  }
+  if constexpr (kCastFirst) widen(narrow<T, kBytes>(y), y);
+  if constexpr (kKind == NormKind::layer) widen(bias, b);
+#pragma unroll
+  for (int j = 0; j < kSize; ++j) {
+    y[j] = kKind == NormKind::rms ? y[j] * w[j] : __fmaf_rn(y[j], w[j], b[j]);
+  }
+  return narrow<T, kBytes>(y);
+}
+
+// Statistics of rows held in registers. Vectors past the end of a row are zeros, which a sum does
+// not see; the centred values skip them.
+template <NormKind kKind, typename Group, typename T, int kVectors>
+__device__ __forceinline__ void row_statistics(
+    const RowRegisters<T, kVectors> (&x)[Group::kNumRows], uint32_t num_vectors, float num_columns,
+    float eps, RowStatistics (&statistics)[Group::kNumRows]) {
+  constexpr int kRows = Group::kNumRows, kSize = Vector<T>::kSize;
+  float sums[kRows];
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    sums[r] = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      float values[kSize];
+      widen(x[r].vectors[i], values);
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) {
+        sums[r] =
+            kKind == NormKind::rms ? __fmaf_rn(values[j], values[j], sums[r]) : sums[r] + values[j];
+      }
+    }
+  }
+  Group::template reduce<Sum, 0>(sums);
+  if constexpr (kKind == NormKind::rms) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      statistics[r] = rms_statistics(sums[r], num_columns, eps);
+    }
+  } else {
+    float centred[2 * kRows] = {};
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      sums[r] /= num_columns;
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        if (RowRegisters<T, kVectors>::index(i) >= num_vectors) continue;
+        float values[kSize];
+        widen(x[r].vectors[i], values);
+#pragma unroll
+        for (int j = 0; j < kSize; ++j) {
+          const float difference = values[j] - sums[r];
+          centred[2 * r] += difference;
+          centred[2 * r + 1] = __fmaf_rn(difference, difference, centred[2 * r + 1]);
+        }
+      }
+    }
+    Group::template reduce<Sum, 1>(centred);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      statistics[r] =
+          layer_statistics(sums[r], centred[2 * r], centred[2 * r + 1], num_columns, eps);
+    }
+  }
+}
+
+// The rows of a block in registers, normalised; with a residual the sums are written on the way.
+template <NormKind kKind, typename Group, typename T, int kVectors, typename Params>
+__device__ __forceinline__ void normalised_rows(const Params& params, const NormPart& part,
+                                                uint32_t block,
+                                                RowRegisters<T, kVectors> (&x)[Group::kNumRows]) {
+  constexpr bool kAdd = is_same<Params, AddNormParams>;
+  constexpr int kRows = Group::kNumRows;
+  // Where they fit into registers, weights come along with the row.
+  constexpr bool kWeightsEarly = kVectors <= (kKind == NormKind::layer || kAdd ? 2 : 4);
+  const auto num_vectors = static_cast<uint32_t>(part.num_columns / Vector<T>::kSize);
+  RowRegisters<T, kVectors> weight, bias;
+  RowStatistics statistics[kRows];
+
+  wait_for_previous_kernels();
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const uint32_t row = Group::row(block, r);
+    const T* from = static_cast<const T*>(part.x) + offset_of_row(part.x_rows, row);
+    x[r].load_from(row < part.num_rows ? from : nullptr, num_vectors);
+  }
+  if constexpr (kAdd) {
+    RowRegisters<T, kVectors> residual[kRows];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const uint32_t row = Group::row(block, r);
+      const T* from =
+          static_cast<const T*>(params.residual) + offset_of_row(params.residual_rows, row);
+      residual[r].load_from(row < part.num_rows ? from : nullptr, num_vectors);
+    }
+    if constexpr (kWeightsEarly) load_or_fill(weight, part.weight, num_vectors, 1.0f);
+    allow_next_kernel();
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const uint32_t row = Group::row(block, r);
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        x[r].vectors[i] = add(x[r].vectors[i], residual[r].vectors[i]);
+      }
+      if (row < part.num_rows) {
+        x[r].store_to(static_cast<T*>(params.sum) + offset_of_row(params.sum_rows, row),
+                      num_vectors);
+      }
+    }
+  } else {
+    if constexpr (kWeightsEarly) {
+      load_or_fill(weight, part.weight, num_vectors, 1.0f);
+      if constexpr (kKind == NormKind::layer) {
+        load_or_fill(bias, part.bias, num_vectors, -0.0f);
+      }
+    }
+    allow_next_kernel();
+  }
+  row_statistics<kKind, Group>(x, num_vectors, static_cast<float>(part.num_columns), params.eps,
+                               statistics);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) x[r].forget_widened();
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t index = weight.index(i);
+    if constexpr (!kWeightsEarly) {
+      weight.vectors[i] = load_or_fill<T>(part.weight, index, num_vectors, 1.0f);
+    }
+    if constexpr (!kWeightsEarly && kKind == NormKind::layer) {
+      bias.vectors[i] = load_or_fill<T>(part.bias, index, num_vectors, -0.0f);
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      auto& vector = x[r].vectors[i];
+      vector =
+          sizeof(T) == 2 && params.cast_first
+              ? normalise<kKind, true>(vector, statistics[r], weight.vectors[i], bias.vectors[i])
+              : normalise<kKind, false>(vector, statistics[r], weight.vectors[i], bias.vectors[i]);
+    }
+  }
+}
+
+// Grid and block as the variant says (rows.h): groups of threads have a row each, or a block has.
+// All rows, weight and bias are aligned to 16 bytes. Shared memory: up to 256 bytes for the sums.
+// Roofline: HBM, 1 read to 1 write (2 to 2 with a residual).
+template <NormKind kKind, typename T, const RowVariant& kVariant, typename Params>
+__device__ __forceinline__ void norm_rows(const Params& params) {
+  using Group = typename GroupOf<kVariant>::type;
+  constexpr int kVectors = kVariant.vectors_per_thread;
+  const auto [part, block] = part_of(params);
+  RowRegisters<T, kVectors> x[Group::kNumRows];
+  normalised_rows<kKind, Group>(params, part, block, x);
+#pragma unroll
+  for (int r = 0; r < Group::kNumRows; ++r) {
+    const uint32_t row = Group::row(block, r);
+    if (row >= part.num_rows) continue;
+    x[r].store_to(static_cast<T*>(part.out) + offset_of_row(part.out_rows, row),
+                  static_cast<uint32_t>(part.num_columns / Vector<T>::kSize));
+  }
+}
+
+// Sums over a row in memory, by the whole block.
+template <NormKind kKind, typename T, int kBytes>
+__device__ __forceinline__ RowStatistics loop_statistics(const T* row, int64_t num_columns,
+                                                         float eps) {
+  using Vec = Vector<T, kBytes>;
+  const int64_t count = num_columns / Vec::kSize;
+  const auto columns = static_cast<float>(num_columns);
+  float sums[1] = {};
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    float values[Vec::kSize];
+    widen(reinterpret_cast<const Vec*>(row)[i], values);
+#pragma unroll
+    for (int j = 0; j < Vec::kSize; ++j) {
+      sums[0] =
+          kKind == NormKind::rms ? __fmaf_rn(values[j], values[j], sums[0]) : sums[0] + values[j];
+    }
+  }
+  BlockGroup::reduce<Sum, 0>(sums);
+  if constexpr (kKind == NormKind::rms) return rms_statistics(sums[0], columns, eps);
+  const float pivot = sums[0] / columns;
+  float centred[2] = {};
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
+    float values[Vec::kSize];
+    widen(reinterpret_cast<const Vec*>(row)[i], values);
+#pragma unroll
+    for (int j = 0; j < Vec::kSize; ++j) {
+      const float difference = values[j] - pivot;
+      centred[0] += difference;
+      centred[1] = __fmaf_rn(difference, difference, centred[1]);
+    }
+  }
+  BlockGroup::reduce<Sum, 1>(centred);
+  return layer_statistics(pivot, centred[0], centred[1], columns, eps);
+}
+
+// The row a block works on; with a residual the sum is written first, and is that row. A thread
+// reads only what it wrote itself.
+template <typename T, int kBytes, typename Params>
+__device__ __forceinline__ const T* row_to_normalise(const Params& params, const NormPart& part,
+                                                     uint32_t row) {
+  const T* x = static_cast<const T*>(part.x) + offset_of_row(part.x_rows, row);
+  if constexpr (!is_same<Params, AddNormParams>) {
+    return x;
+  } else {
+    using Vec = Vector<T, kBytes>;
+    const T* residual =
+        static_cast<const T*>(params.residual) + offset_of_row(params.residual_rows, row);
+    T* sum = static_cast<T*>(params.sum) + offset_of_row(params.sum_rows, row);
+    for (int64_t i = threadIdx.x; i < part.num_columns / Vec::kSize; i += blockDim.x) {
+      reinterpret_cast<Vec*>(sum)[i] =
+          add(reinterpret_cast<const Vec*>(x)[i], reinterpret_cast<const Vec*>(residual)[i]);
+    }
+    return sum;
+  }
+}
+
+// One row a block of whole warps, any length; kBytes is 16 where rows, weight and bias are aligned
+// to it and the size of T otherwise. Shared memory: up to 384 bytes. Roofline: HBM as long as the
+// rows in flight fit into L2, from where they are read again.
+template <NormKind kKind, typename T, int kBytes, typename Params>
+__device__ __forceinline__ void norm_loop(const Params& params) {
+  using Vec = Vector<T, kBytes>;
+  const auto [part, block] = part_of(params);
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  const T* row = row_to_normalise<T, kBytes>(params, part, block);
+  const RowStatistics statistics =
+      loop_statistics<kKind, T, kBytes>(row, part.num_columns, params.eps);
+  T* out = static_cast<T*>(part.out) + offset_of_row(part.out_rows, block);
+  const T* weight = static_cast<const T*>(part.weight);
+  const T* bias = static_cast<const T*>(part.bias);
+  Vec ones, zeros;
+#pragma unroll
+  for (int j = 0; j < Vec::kSize; ++j) {
+    ones.values[j] = narrow<T>(1.0f);
+    zeros.values[j] = narrow<T>(-0.0f);
+  }
+  for (int64_t i = threadIdx.x; i < part.num_columns / Vec::kSize; i += blockDim.x) {
+    const Vec x = reinterpret_cast<const Vec*>(row)[i];
+    const Vec w = weight ? reinterpret_cast<const Vec*>(weight)[i] : ones;
+    const Vec b = bias ? reinterpret_cast<const Vec*>(bias)[i] : zeros;
+    reinterpret_cast<Vec*>(out)[i] = sizeof(T) == 2 && params.cast_first
+                                         ? normalise<kKind, true>(x, statistics, w, b)
+                                         : normalise<kKind, false>(x, statistics, w, b);
+  }
+}
+
+}  // namespace ac4k
+
+// Entry points <name>_{0..5}_<type>, by row variant, <name>_loop_<type> and <name>_any_<type>.
+#define AC4K_NORM_VARIANT(name, kind, T, suffix, Params, i)                                  \
+  extern "C" __global__ void                                                                 \
+      __launch_bounds__(ac4k::kRowVariants[i].max_threads, ac4k::kRowVariants[i].min_blocks) \
+      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {                   \
+    ac4k::norm_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params);                 \
+  }
+#define AC4K_NORM_LOOP(name, variant, kind, T, suffix, Params, bytes)                              \
+  extern "C" __global__ void __launch_bounds__(ac4k::kRowLoopThreads) name##_##variant##_##suffix( \
+      const __grid_constant__ ac4k::Params params) {                                               \
+    ac4k::norm_loop<ac4k::NormKind::kind, T, bytes>(params);                                       \
+  }
+#define AC4K_NORM(name, kind, T, suffix, Params)          \
+  AC4K_NORM_VARIANT(name, kind, T, suffix, Params, 0)     \
+  AC4K_NORM_VARIANT(name, kind, T, suffix, Params, 1)     \
+  AC4K_NORM_VARIANT(name, kind, T, suffix, Params, 2)     \
+  AC4K_NORM_VARIANT(name, kind, T, suffix, Params, 3)     \
+  AC4K_NORM_VARIANT(name, kind, T, suffix, Params, 4)     \
+  AC4K_NORM_VARIANT(name, kind, T, suffix, Params, 5)     \
+  AC4K_NORM_LOOP(name, loop, kind, T, suffix, Params, 16) \
+  AC4K_NORM_LOOP(name, any, kind, T, suffix, Params, sizeof(T))

@@ -1,0 +1,39 @@
+// What the host hands to the kernels of the norms.
+#pragma once
+
+#include "rows.h"
+
+namespace ac4k {
+
+// Rows of one tensor to normalise. weight and bias may be null.
+struct NormPart {
+  const void* x;
+  void* out;
+  const void* weight;
+  const void* bias;
+  RowOffsets x_rows;
+  RowOffsets out_rows;
+  long long num_columns;
+  unsigned num_rows;
+};
+
+// One tensor, or two in one launch: blocks from `second_block` on belong to the second.
+struct NormParams {
+  NormPart parts[2];
+  unsigned second_block;
+  float eps;
+  bool cast_first;  // round to the dtype before the weight comes in
+};
+
+// sum = x + residual, out = norm of sum.
+struct AddNormParams {
+  NormPart part;
+  const void* residual;
+  void* sum;
+  RowOffsets residual_rows;
+  RowOffsets sum_rows;
+  float eps;
+  bool cast_first;
+};
+
+}  // namespace ac4k

@@ -1,0 +1,145 @@
+// Rows on the device: their offsets, reductions over the threads that share one, and a row held in
+// registers.
+#pragma once
+
+#include "common/rows.h"
+#include "common/types.cuh"
+
+namespace ac4k {
+
+inline constexpr unsigned kWholeWarp = 0xffffffffu;
+inline constexpr int kWarpThreads = 32;
+
+__device__ __forceinline__ uint32_t divide(uint32_t n, const FastDivisor& by) {
+  return (__umulhi(n, by.multiplier) + n) >> by.shift;
+}
+
+__device__ __forceinline__ int64_t offset_of_row(const RowOffsets& rows, uint32_t row) {
+  int64_t offset = 0;
+  const int last = rows.num_levels - 1;
+  for (int level = 0; level < last; ++level) {
+    const uint32_t rest = divide(row, rows.levels[level].size);
+    offset += (row - rest * rows.levels[level].size.divisor) * rows.levels[level].stride;
+    row = rest;
+  }
+  return offset + row * rows.levels[last].stride;
+}
+
+struct Sum {
+  static constexpr float kIdentity = 0.0f;
+  static __device__ __forceinline__ float apply(float a, float b) { return a + b; }
+};
+// Of magnitudes: NaN is passed over.
+struct Max {
+  static constexpr float kIdentity = 0.0f;
+  static __device__ __forceinline__ float apply(float a, float b) { return fmaxf(a, b); }
+};
+
+// Over `width` neighbouring lanes, a power of two; every lane gets the result.
+template <typename Reduction, int kCount>
+__device__ __forceinline__ void reduce_lanes(float (&values)[kCount], unsigned width) {
+#pragma unroll
+  for (unsigned offset = kWarpThreads / 2; offset > 0; offset /= 2) {
+    if (offset < width) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        values[i] = Reduction::apply(values[i], __shfl_xor_sync(kWholeWarp, values[i], offset));
+      }
+    }
+  }
+}
+
+// Threads that share a row. Block (width, height), width a power of two up to 32: each of the
+// `height` groups has `kRows` rows, that many apart.
+template <int kRows>
+struct WarpGroup {
+  static constexpr int kNumRows = kRows;
+  static __device__ __forceinline__ uint32_t row(uint32_t block, int i) {
+    return (block * kRows + static_cast<uint32_t>(i)) * blockDim.y + threadIdx.y;
+  }
+  // `kSlot`: reductions of one kernel that follow each other take different ones.
+  template <typename Reduction, int kSlot, int kCount>
+  static __device__ __forceinline__ void reduce(float (&values)[kCount]) {
+    reduce_lanes<Reduction>(values, blockDim.x);
+  }
+};
+
+// One row a block of whole warps. Shared memory: 128 bytes a value and slot.
+struct BlockGroup {
+  static constexpr int kNumRows = 1;
+  static __device__ __forceinline__ uint32_t row(uint32_t block, int) { return block; }
+  // Each warp leaves its part, then every thread adds up all of them in the same order.
+  template <typename Reduction, int kSlot, int kCount>
+  static __device__ __forceinline__ void reduce(float (&values)[kCount]) {
+    __shared__ float4 parts[kCount][kWarpThreads / 4];
+    reduce_lanes<Reduction>(values, kWarpThreads);
+    const unsigned thread = threadIdx.x, num_warps = blockDim.x / kWarpThreads;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      float* part = reinterpret_cast<float*>(parts[i]);
+      if (thread % kWarpThreads == 0) part[thread / kWarpThreads] = values[i];
+      // The rest of the last float4.
+      if (thread >= num_warps && thread < kWarpThreads) part[thread] = Reduction::kIdentity;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      float total = Reduction::kIdentity;
+      for (unsigned j = 0; j < num_warps; j += 4) {
+        const float4 four = parts[i][j / 4];
+        total = Reduction::apply(Reduction::apply(Reduction::apply(total, four.x), four.y),
+                                 Reduction::apply(four.z, four.w));
+      }
+      values[i] = total;
+    }
+  }
+};
+
+template <const RowVariant& kVariant, bool kBlock = kVariant.whole_block>
+struct GroupOf {
+  using type = WarpGroup<kVariant.rows_per_thread>;
+};
+template <const RowVariant& kVariant>
+struct GroupOf<kVariant, true> {
+  using type = BlockGroup;
+};
+
+// This thread's part of one row: vector i is number threadIdx.x + i * blockDim.x of the row, so
+// that neighbours read side by side. Vectors past the end are zeros.
+template <typename T, int kVectors>
+struct RowRegisters {
+  using Vec = Vector<T>;
+  Vec vectors[kVectors];
+
+  static __device__ __forceinline__ uint32_t index(int i) {
+    return threadIdx.x + static_cast<uint32_t>(i) * blockDim.x;
+  }
+  // `row` null: all zeros.
+  __device__ __forceinline__ void load_from(const T* row, uint32_t num_vectors) {
+    const Vec* from = reinterpret_cast<const Vec*>(row);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      vectors[i] = Vec{};
+      if (from != nullptr && index(i) < num_vectors) vectors[i] = load(from + index(i));
+    }
+  }
+  // Makes the compiler forget what it widened, which takes twice the registers of 16-bit values.
+  __device__ __forceinline__ void forget_widened() {
+    if constexpr (sizeof(T) == 2) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        uint4& bits = reinterpret_cast<uint4&>(vectors[i]);
+        asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+      }
+    }
+  }
+  __device__ __forceinline__ void store_to(T* row, uint32_t num_vectors) const {
+    Vec* to = reinterpret_cast<Vec*>(row);
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      if (index(i) < num_vectors) store(to + index(i), vectors[i]);
+    }
+  }
+};
+
+}  // namespace ac4k
