@@ -1,6 +1,6 @@
 """The compiled eager door. Made from the op table by tools/generate.py; do not edit."""
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 Array = TypeVar("Array")
 
@@ -13,6 +13,16 @@ def fused_add_gelu(
     approximate: Literal["none", "tanh"] = "none",
     out: Array | None = None,
 ) -> Array: ...
+def gather_kvcache(
+    k_cache: Array,
+    v_cache: Array,
+    slots: Array,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    layout: Literal["NHD", "HND"] = "NHD",
+    dtype: Any = "bfloat16",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def gelu_and_mul(
     x: Array,
     approximate: Literal["none", "tanh"] = "none",
@@ -29,6 +39,16 @@ def rms_norm(
     out: Array | None = None,
 ) -> Array: ...
 def silu_and_mul(x: Array, out: Array | None = None) -> Array: ...
+def store_kvcache(
+    key: Array,
+    value: Array,
+    k_cache: Array,
+    v_cache: Array,
+    slot_mapping: Array,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    layout: Literal["NHD", "HND"] = "NHD",
+) -> None: ...
 def stream_bytes(src: Array, W: int, out: Array | None = None) -> Array: ...
 def op_table_json() -> str: ...
 def info_json() -> str: ...
