@@ -194,6 +194,9 @@ def c_pyi(ops: list[Op]) -> str:
     functions = []
     for op in ops:
         params = [part for part in python_params(op) if part != "*"]
+        # All of them may be positional here: no default before one that has none.
+        required = max((i for i, part in enumerate(params) if " = " not in part), default=-1)
+        params[:required] = [part.partition(" = ")[0] for part in params[:required]]
         head = f"def {op['name']}({', '.join(params)}) -> {out_type(op)}: ..."
         if len(head) > 100:
             body = ",\n    ".join(params)

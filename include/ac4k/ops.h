@@ -57,23 +57,6 @@ static inline ac4k_status ac4k_fused_add_gelu(const DLTensor* x, const DLTensor*
   return ac4k_call(ac4k_find_op("fused_add_gelu"), args, 3, outputs, 1, stream);
 }
 
-/* Read keys and values of slots from a paged cache. gather_kvcache(k_cache: C[layout: B, S, H, D |
- * B, H, S, D] row_strided, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided, slots: I[n],
- * k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} = NHD, dtype: T = bf16)
- * -> T[n, H, D], T[n, H, D] */
-static inline ac4k_status ac4k_gather_kvcache(const DLTensor* k_cache, const DLTensor* v_cache,
-                                              const DLTensor* slots, const DLTensor* k_scale,
-                                              const DLTensor* v_scale, const char* layout,
-                                              const char* dtype, const DLTensor* out0,
-                                              const DLTensor* out1, void* stream) {
-  const ac4k_arg args[] = {ac4k_tensor_arg(k_cache), ac4k_tensor_arg(v_cache),
-                           ac4k_tensor_arg(slots),   ac4k_tensor_arg(k_scale),
-                           ac4k_tensor_arg(v_scale), ac4k_choice_arg(layout),
-                           ac4k_choice_arg(dtype)};
-  const DLTensor* const outputs[] = {out0, out1};
-  return ac4k_call(ac4k_find_op("gather_kvcache"), args, 7, outputs, 2, stream);
-}
-
 /* GELU of the first half of the last dim, times the second half. gelu_and_mul(x: T[..., D*2]
  * strided, *, approximate: {none, tanh} = none) -> T[..., D] */
 static inline ac4k_status ac4k_gelu_and_mul(const DLTensor* x, const char* approximate,
@@ -89,6 +72,24 @@ static inline ac4k_status ac4k_gemm(const DLTensor* A, const DLTensor* B, const 
   const ac4k_arg args[] = {ac4k_tensor_arg(A), ac4k_tensor_arg(B)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("gemm"), args, 2, outputs, 1, stream);
+}
+
+/* Rotary position embedding with a time, a height and a width position for every token. mrope(q:
+ * T[..., H, D] row_strided, positions: I[3, rows], cos_sin: f32[P, R], k: T[..., G, D]? row_strided
+ * = None, *, section_t: int, section_h: int, section_w: int, interleaved_sections: bool = False,
+ * style: {neox, interleaved} = neox) -> T[..., H, D] row_strided, T[..., G, D] row_strided if k */
+static inline ac4k_status ac4k_mrope(const DLTensor* q, const DLTensor* positions,
+                                     const DLTensor* cos_sin, const DLTensor* k, int64_t section_t,
+                                     int64_t section_h, int64_t section_w, int interleaved_sections,
+                                     const char* style, const DLTensor* out0, const DLTensor* out1,
+                                     void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q),       ac4k_tensor_arg(positions),
+                           ac4k_tensor_arg(cos_sin), ac4k_tensor_arg(k),
+                           ac4k_int_arg(section_t),  ac4k_int_arg(section_h),
+                           ac4k_int_arg(section_w),  ac4k_bool_arg(interleaved_sections),
+                           ac4k_choice_arg(style)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("mrope"), args, 9, outputs, 2, stream);
 }
 
 /* The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N] */
@@ -119,29 +120,41 @@ static inline ac4k_status ac4k_rms_norm(const DLTensor* x, const DLTensor* weigh
   return ac4k_call(ac4k_find_op("rms_norm"), args, 4, outputs, 1, stream);
 }
 
+/* Rotary position embedding of q, or of q and k, in one pass. rope(q: T[..., H, D] row_strided,
+ * positions: I[...], cos_sin: f32[P, R], k: T[..., G, D]? row_strided = None, *, style: {neox,
+ * interleaved} = neox) -> T[..., H, D] row_strided, T[..., G, D] row_strided if k */
+static inline ac4k_status ac4k_rope(const DLTensor* q, const DLTensor* positions,
+                                    const DLTensor* cos_sin, const DLTensor* k, const char* style,
+                                    const DLTensor* out0, const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_tensor_arg(positions), ac4k_tensor_arg(cos_sin),
+                           ac4k_tensor_arg(k), ac4k_choice_arg(style)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("rope"), args, 5, outputs, 2, stream);
+}
+
+/* Rotary position embedding of video tokens, as Wan 2.1 has it. rope_3d(q: T[B, L, H, D]
+ * row_strided, grid_sizes: I[B, 3], table: S[P, D/2, 2], k: T[B, L, G, D]? row_strided = None, *,
+ * height_pairs: int = -1, width_pairs: int = -1, precision: {exact, fast} = exact) -> T[B, L, H, D]
+ * row_strided, T[B, L, G, D] row_strided if k */
+static inline ac4k_status ac4k_rope_3d(const DLTensor* q, const DLTensor* grid_sizes,
+                                       const DLTensor* table, const DLTensor* k,
+                                       int64_t height_pairs, int64_t width_pairs,
+                                       const char* precision, const DLTensor* out0,
+                                       const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q),         ac4k_tensor_arg(grid_sizes),
+                           ac4k_tensor_arg(table),     ac4k_tensor_arg(k),
+                           ac4k_int_arg(height_pairs), ac4k_int_arg(width_pairs),
+                           ac4k_choice_arg(precision)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("rope_3d"), args, 7, outputs, 2, stream);
+}
+
 /* SiLU of the first half of the last dim, times the second half. silu_and_mul(x: T[..., D*2]
  * strided) -> T[..., D] */
 static inline ac4k_status ac4k_silu_and_mul(const DLTensor* x, const DLTensor* out, void* stream) {
   const ac4k_arg args[] = {ac4k_tensor_arg(x)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("silu_and_mul"), args, 1, outputs, 1, stream);
-}
-
-/* Write keys and values of tokens into the slots of a paged cache. store_kvcache(key: T[K, H, D]
- * row_strided, value: T[K, H, D] row_strided, k_cache: C[layout: B, S, H, D | B, H, S, D]
- * row_strided mutable, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided mutable,
- * slot_mapping: I[n], k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} =
- * NHD) */
-static inline ac4k_status ac4k_store_kvcache(const DLTensor* key, const DLTensor* value,
-                                             const DLTensor* k_cache, const DLTensor* v_cache,
-                                             const DLTensor* slot_mapping, const DLTensor* k_scale,
-                                             const DLTensor* v_scale, const char* layout,
-                                             void* stream) {
-  const ac4k_arg args[] = {ac4k_tensor_arg(key),          ac4k_tensor_arg(value),
-                           ac4k_tensor_arg(k_cache),      ac4k_tensor_arg(v_cache),
-                           ac4k_tensor_arg(slot_mapping), ac4k_tensor_arg(k_scale),
-                           ac4k_tensor_arg(v_scale),      ac4k_choice_arg(layout)};
-  return ac4k_call(ac4k_find_op("store_kvcache"), args, 8, NULL, 0, stream);
 }
 
 /* Read every byte of src and write W bytes: the roofline of memory-bound ops. stream_bytes(src:

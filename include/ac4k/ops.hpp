@@ -23,20 +23,6 @@ inline void fused_add_gelu(const TensorView& x, const TensorView& bias, const Te
   check(ac4k_fused_add_gelu(x.get(), bias.get(), approximate, out.get(), stream));
 }
 
-// Read keys and values of slots from a paged cache. gather_kvcache(k_cache: C[layout: B, S, H, D |
-// B, H, S, D] row_strided, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided, slots: I[n],
-// k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} = NHD, dtype: T = bf16)
-// -> T[n, H, D], T[n, H, D]
-inline void gather_kvcache(const TensorView& k_cache, const TensorView& v_cache,
-                           const TensorView& slots, const std::optional<TensorView>& k_scale,
-                           const std::optional<TensorView>& v_scale, const TensorView& out0,
-                           const TensorView& out1, const char* layout = "NHD",
-                           const char* dtype = "bfloat16", void* stream = nullptr) {
-  check(ac4k_gather_kvcache(k_cache.get(), v_cache.get(), slots.get(),
-                            k_scale ? k_scale->get() : nullptr, v_scale ? v_scale->get() : nullptr,
-                            layout, dtype, out0.get(), out1.get(), stream));
-}
-
 // GELU of the first half of the last dim, times the second half. gelu_and_mul(x: T[..., D*2]
 // strided, *, approximate: {none, tanh} = none) -> T[..., D]
 inline void gelu_and_mul(const TensorView& x, const TensorView& out,
@@ -48,6 +34,20 @@ inline void gelu_and_mul(const TensorView& x, const TensorView& out,
 inline void gemm(const TensorView& A, const TensorView& B, const TensorView& out,
                  void* stream = nullptr) {
   check(ac4k_gemm(A.get(), B.get(), out.get(), stream));
+}
+
+// Rotary position embedding with a time, a height and a width position for every token. mrope(q:
+// T[..., H, D] row_strided, positions: I[3, rows], cos_sin: f32[P, R], k: T[..., G, D]? row_strided
+// = None, *, section_t: int, section_h: int, section_w: int, interleaved_sections: bool = False,
+// style: {neox, interleaved} = neox) -> T[..., H, D] row_strided, T[..., G, D] row_strided if k
+inline void mrope(const TensorView& q, const TensorView& positions, const TensorView& cos_sin,
+                  const std::optional<TensorView>& k, int64_t section_t, int64_t section_h,
+                  int64_t section_w, const TensorView& out0, const std::optional<TensorView>& out1,
+                  int interleaved_sections = false, const char* style = "neox",
+                  void* stream = nullptr) {
+  check(ac4k_mrope(q.get(), positions.get(), cos_sin.get(), k ? k->get() : nullptr, section_t,
+                   section_h, section_w, interleaved_sections, style, out0.get(),
+                   out1 ? out1->get() : nullptr, stream));
 }
 
 // The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N]
@@ -72,25 +72,34 @@ inline void rms_norm(const TensorView& x, const std::optional<TensorView>& weigh
       ac4k_rms_norm(x.get(), weight ? weight->get() : nullptr, eps, cast_first, out.get(), stream));
 }
 
+// Rotary position embedding of q, or of q and k, in one pass. rope(q: T[..., H, D] row_strided,
+// positions: I[...], cos_sin: f32[P, R], k: T[..., G, D]? row_strided = None, *, style: {neox,
+// interleaved} = neox) -> T[..., H, D] row_strided, T[..., G, D] row_strided if k
+inline void rope(const TensorView& q, const TensorView& positions, const TensorView& cos_sin,
+                 const std::optional<TensorView>& k, const TensorView& out0,
+                 const std::optional<TensorView>& out1, const char* style = "neox",
+                 void* stream = nullptr) {
+  check(ac4k_rope(q.get(), positions.get(), cos_sin.get(), k ? k->get() : nullptr, style,
+                  out0.get(), out1 ? out1->get() : nullptr, stream));
+}
+
+// Rotary position embedding of video tokens, as Wan 2.1 has it. rope_3d(q: T[B, L, H, D]
+// row_strided, grid_sizes: I[B, 3], table: S[P, D/2, 2], k: T[B, L, G, D]? row_strided = None, *,
+// height_pairs: int = -1, width_pairs: int = -1, precision: {exact, fast} = exact) -> T[B, L, H, D]
+// row_strided, T[B, L, G, D] row_strided if k
+inline void rope_3d(const TensorView& q, const TensorView& grid_sizes, const TensorView& table,
+                    const std::optional<TensorView>& k, const TensorView& out0,
+                    const std::optional<TensorView>& out1, int64_t height_pairs = -1,
+                    int64_t width_pairs = -1, const char* precision = "exact",
+                    void* stream = nullptr) {
+  check(ac4k_rope_3d(q.get(), grid_sizes.get(), table.get(), k ? k->get() : nullptr, height_pairs,
+                     width_pairs, precision, out0.get(), out1 ? out1->get() : nullptr, stream));
+}
+
 // SiLU of the first half of the last dim, times the second half. silu_and_mul(x: T[..., D*2]
 // strided) -> T[..., D]
 inline void silu_and_mul(const TensorView& x, const TensorView& out, void* stream = nullptr) {
   check(ac4k_silu_and_mul(x.get(), out.get(), stream));
-}
-
-// Write keys and values of tokens into the slots of a paged cache. store_kvcache(key: T[K, H, D]
-// row_strided, value: T[K, H, D] row_strided, k_cache: C[layout: B, S, H, D | B, H, S, D]
-// row_strided mutable, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided mutable,
-// slot_mapping: I[n], k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} =
-// NHD)
-inline void store_kvcache(const TensorView& key, const TensorView& value, const TensorView& k_cache,
-                          const TensorView& v_cache, const TensorView& slot_mapping,
-                          const std::optional<TensorView>& k_scale,
-                          const std::optional<TensorView>& v_scale, const char* layout = "NHD",
-                          void* stream = nullptr) {
-  check(ac4k_store_kvcache(key.get(), value.get(), k_cache.get(), v_cache.get(), slot_mapping.get(),
-                           k_scale ? k_scale->get() : nullptr, v_scale ? v_scale->get() : nullptr,
-                           layout, stream));
 }
 
 // Read every byte of src and write W bytes: the roofline of memory-bound ops. stream_bytes(src:

@@ -13,22 +13,24 @@ def fused_add_gelu(
     approximate: Literal["none", "tanh"] = "none",
     out: Array | None = None,
 ) -> Array: ...
-def gather_kvcache(
-    k_cache: Array,
-    v_cache: Array,
-    slots: Array,
-    k_scale: Array | None = None,
-    v_scale: Array | None = None,
-    layout: Literal["NHD", "HND"] = "NHD",
-    dtype: Any = "bfloat16",
-    out: tuple[Array, Array] | None = None,
-) -> tuple[Array, Array]: ...
 def gelu_and_mul(
     x: Array,
     approximate: Literal["none", "tanh"] = "none",
     out: Array | None = None,
 ) -> Array: ...
 def gemm(A: Array, B: Array, out: Array | None = None) -> Array: ...
+def mrope(
+    q: Array,
+    positions: Array,
+    cos_sin: Array,
+    k: Array | None,
+    section_t: int,
+    section_h: int,
+    section_w: int,
+    interleaved_sections: bool = False,
+    style: Literal["neox", "interleaved"] = "neox",
+    out: Any | None = None,
+) -> Any: ...
 def relu2(x: Array, out: Array | None = None) -> Array: ...
 def residual_gate(x: Array, y: Array, gate: Array, out: Array | None = None) -> Array: ...
 def rms_norm(
@@ -38,17 +40,25 @@ def rms_norm(
     cast_first: bool = False,
     out: Array | None = None,
 ) -> Array: ...
+def rope(
+    q: Array,
+    positions: Array,
+    cos_sin: Array,
+    k: Array | None = None,
+    style: Literal["neox", "interleaved"] = "neox",
+    out: Any | None = None,
+) -> Any: ...
+def rope_3d(
+    q: Array,
+    grid_sizes: Array,
+    table: Array,
+    k: Array | None = None,
+    height_pairs: int = -1,
+    width_pairs: int = -1,
+    precision: Literal["exact", "fast"] = "exact",
+    out: Any | None = None,
+) -> Any: ...
 def silu_and_mul(x: Array, out: Array | None = None) -> Array: ...
-def store_kvcache(
-    key: Array,
-    value: Array,
-    k_cache: Array,
-    v_cache: Array,
-    slot_mapping: Array,
-    k_scale: Array | None = None,
-    v_scale: Array | None = None,
-    layout: Literal["NHD", "HND"] = "NHD",
-) -> None: ...
 def stream_bytes(src: Array, W: int, out: Array | None = None) -> Array: ...
 def op_table_json() -> str: ...
 def info_json() -> str: ...

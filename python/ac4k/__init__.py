@@ -31,6 +31,7 @@ from ac4k.settings import (
 if TYPE_CHECKING:
     from ac4k import bench, jit, reference
     from ac4k.profiling import profile
+    from ac4k.rope_tables import rope_3d_table, rope_table
     from ac4k.timing import benchmark_kernel
 
 __version__: str = _native.C.__version__
@@ -48,6 +49,8 @@ __all__ = [
     "op_table",
     "profile",
     "reference",
+    "rope_3d_table",
+    "rope_table",
     "set_cache_dir",
     "set_cpu_isa",
     "set_dependent_launch",
@@ -62,6 +65,8 @@ _LAZY = {
     "jit": ("ac4k.jit", None),
     "reference": ("ac4k.reference", None),
     "profile": ("ac4k.profiling", "profile"),
+    "rope_3d_table": ("ac4k.rope_tables", "rope_3d_table"),
+    "rope_table": ("ac4k.rope_tables", "rope_table"),
     "benchmark_kernel": ("ac4k.timing", "benchmark_kernel"),
 }
 

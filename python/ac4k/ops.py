@@ -10,14 +10,15 @@ from ac4k._native import C as _C
 __all__ = [
     "element_wise_mul_add",
     "fused_add_gelu",
-    "gather_kvcache",
     "gelu_and_mul",
     "gemm",
+    "mrope",
     "relu2",
     "residual_gate",
     "rms_norm",
+    "rope",
+    "rope_3d",
     "silu_and_mul",
-    "store_kvcache",
     "stream_bytes",
 ]
 
@@ -89,48 +90,6 @@ def fused_add_gelu(
     return _C.fused_add_gelu(x, bias, approximate, out)
 
 
-def gather_kvcache(
-    k_cache: Array,
-    v_cache: Array,
-    slots: Array,
-    k_scale: Array | None = None,
-    v_scale: Array | None = None,
-    *,
-    layout: Literal["NHD", "HND"] = "NHD",
-    dtype: Any = "bfloat16",
-    out: tuple[Array, Array] | None = None,
-) -> tuple[Array, Array]:
-    """Read keys and values of slots from a paged cache.
-
-    Row i is place s % S of block s // S, s = slots[i]; zeros where s is negative or past the
-    cache. dtype is the cache's; an fp8 cache gives float(code) * scale, rounded once to dtype.
-    scale is one number or one for each head, 1 when left out.
-
-    k_cache: [B, S, H, D] (NHD), [B, H, S, D] (HND) of bfloat16, float16, float32,
-        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous
-    v_cache: [B, S, H, D] (NHD), [B, H, S, D] (HND) of bfloat16, float16, float32,
-        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous
-    slots: [n] of int64, int32; contiguous
-    k_scale: [P] of float32; contiguous
-    v_scale: [R] of float32; contiguous
-    dtype: bfloat16, float16, float32
-    Returns [n, H, D], dtype.
-    Returns [n, H, D], dtype.
-
-    >>> import numpy as np
-    >>> k_cache = np.arange(8, dtype=np.float32).reshape(2, 2, 1, 2)
-    >>> key, value = ac4k.gather_kvcache(k_cache, -k_cache, np.array([3, -1]), dtype="float32")
-    >>> key.tolist()
-    [[[6.0, 7.0]], [[0.0, 0.0]]]
-    """
-    if _is_tracing():
-        traced: tuple[Array, Array] = _route(
-            "gather_kvcache", (k_cache, v_cache, slots, k_scale, v_scale, layout, dtype), out
-        )
-        return traced
-    return _C.gather_kvcache(k_cache, v_cache, slots, k_scale, v_scale, layout, dtype, out)
-
-
 def gelu_and_mul(
     x: Array,
     *,
@@ -175,6 +134,63 @@ def gemm(A: Array, B: Array, *, out: Array | None = None) -> Array:
         traced: Array = _route("gemm", (A, B), out)
         return traced
     return _C.gemm(A, B, out)
+
+
+def mrope(
+    q: Array,
+    positions: Array,
+    cos_sin: Array,
+    k: Array | None = None,
+    *,
+    section_t: int,
+    section_h: int,
+    section_w: int,
+    interleaved_sections: bool = False,
+    style: Literal["neox", "interleaved"] = "neox",
+    out: Any | None = None,
+) -> Any:
+    """Rotary position embedding with a time, a height and a width position for every token.
+
+    As rope, where pair i takes its cosine and sine from the position of its section: the first
+    section_t pairs time, the next section_h height, the last section_w width (Qwen2-VL); or,
+    with interleaved_sections, time, height, width in turn, height for i < 3 section_h, width
+    for i < 3 section_w, otherwise time (Qwen3-VL). The sections have R/2 pairs together; rows
+    is the number of tokens.
+
+    q: [..., H, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    positions: [3, rows] of int32, int64; contiguous
+    cos_sin: [P, R] of float32; contiguous
+    k: [..., G, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., H, D], same dtype.
+    Returns [..., G, D], same dtype, with k.
+
+    >>> import numpy as np
+    >>> q = np.array([[[1, 1, 1, 0, 0, 0]]], np.float32)
+    >>> turns = np.array([[1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1]], np.float32)
+    >>> positions = np.array([[0], [1], [0]])
+    >>> ac4k.mrope(q, positions, turns, section_t=1, section_h=1, section_w=1).tolist()
+    [[[1.0, 0.0, 1.0, 0.0, 1.0, 0.0]]]
+    """
+    if _is_tracing():
+        traced: Any = _route(
+            "mrope",
+            (
+                q,
+                positions,
+                cos_sin,
+                k,
+                section_t,
+                section_h,
+                section_w,
+                interleaved_sections,
+                style,
+            ),
+            out,
+        )
+        return traced
+    return _C.mrope(
+        q, positions, cos_sin, k, section_t, section_h, section_w, interleaved_sections, style, out
+    )
 
 
 def relu2(x: Array, *, out: Array | None = None) -> Array:
@@ -250,6 +266,84 @@ def rms_norm(
     return _C.rms_norm(x, weight, eps, cast_first, out)
 
 
+def rope(
+    q: Array,
+    positions: Array,
+    cos_sin: Array,
+    k: Array | None = None,
+    *,
+    style: Literal["neox", "interleaved"] = "neox",
+    out: Any | None = None,
+) -> Any:
+    """Rotary position embedding of q, or of q and k, in one pass.
+
+    With cos, sin = cos_sin[position][:R/2], cos_sin[position][R/2:] (ac4k.rope_table), pairs
+    (a, b) become (a cos - b sin, b cos + a sin). Pairs are elements i and i + R/2 of a head
+    (neox) or 2i and 2i + 1 (interleaved), i < R/2; elements from R on pass through. float32,
+    each operation rounded as PyTorch's are, then rounded to T. A position outside [0, P) gives
+    NaN in the rotated elements.
+
+    q: [..., H, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    positions: [...] of int32, int64; contiguous
+    cos_sin: [P, R] of float32; contiguous
+    k: [..., G, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., H, D], same dtype.
+    Returns [..., G, D], same dtype, with k.
+
+    >>> import numpy as np
+    >>> q = np.array([[[1, 0]]], np.float32)
+    >>> quarter_turns = np.array([[1, 0], [0, 1]], np.float32)
+    >>> ac4k.rope(q, np.array([1]), quarter_turns).tolist()
+    [[[0.0, 1.0]]]
+    """
+    if _is_tracing():
+        traced: Any = _route("rope", (q, positions, cos_sin, k, style), out)
+        return traced
+    return _C.rope(q, positions, cos_sin, k, style, out)
+
+
+def rope_3d(
+    q: Array,
+    grid_sizes: Array,
+    table: Array,
+    k: Array | None = None,
+    *,
+    height_pairs: int = -1,
+    width_pairs: int = -1,
+    precision: Literal["exact", "fast"] = "exact",
+    out: Any | None = None,
+) -> Any:
+    """Rotary position embedding of video tokens, as Wan 2.1 has it.
+
+    grid_sizes[b] = frames, rows, columns; token ((f * rows + r) * columns + c) of sample b has
+    the positions f, r, c. Of the D/2 pairs (2i, 2i + 1) the last width_pairs turn by c, the
+    height_pairs before them by r, the first by f; -1 is a third, rounded down. (a, b) becomes
+    (a cos - b sin, b cos + a sin) with cos, sin = table[position][i] (ac4k.rope_3d_table).
+    Tokens past the grid pass through; a grid of more than L tokens is cut; a position from P on
+    gives NaN. precision="exact" computes in float64, as PyTorch multiplies complex128, rounds
+    to float32 and then to T; "fast" computes in float32.
+
+    q: [B, L, H, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    grid_sizes: [B, 3] of int32, int64; contiguous
+    table: [P, D/2, 2] of float64, float32; contiguous
+    k: [B, L, G, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [B, L, H, D], same dtype.
+    Returns [B, L, G, D], same dtype, with k.
+
+    >>> import numpy as np
+    >>> q = np.ones((1, 2, 1, 2), np.float32)
+    >>> quarter_turns = np.array([[[1, 0]], [[0, 1]]], np.float64)
+    >>> ac4k.rope_3d(q, np.array([[2, 1, 1]]), quarter_turns).tolist()
+    [[[[1.0, 1.0]], [[-1.0, 1.0]]]]
+    """
+    if _is_tracing():
+        traced: Any = _route(
+            "rope_3d", (q, grid_sizes, table, k, height_pairs, width_pairs, precision), out
+        )
+        return traced
+    return _C.rope_3d(q, grid_sizes, table, k, height_pairs, width_pairs, precision, out)
+
+
 def silu_and_mul(x: Array, *, out: Array | None = None) -> Array:
     """SiLU of the first half of the last dim, times the second half.
 
@@ -268,52 +362,6 @@ def silu_and_mul(x: Array, *, out: Array | None = None) -> Array:
         traced: Array = _route("silu_and_mul", (x,), out)
         return traced
     return _C.silu_and_mul(x, out)
-
-
-def store_kvcache(
-    key: Array,
-    value: Array,
-    k_cache: Array,
-    v_cache: Array,
-    slot_mapping: Array,
-    k_scale: Array | None = None,
-    v_scale: Array | None = None,
-    *,
-    layout: Literal["NHD", "HND"] = "NHD",
-) -> None:
-    """Write keys and values of tokens into the slots of a paged cache.
-
-    Token i goes to place s % S of block s // S, s = slot_mapping[i]. Tokens with a negative
-    slot, or one past the cache, are skipped, and so are keys past the end of slot_mapping. The
-    slots of a call must differ from each other. The cache has the dtype of the keys, or is fp8
-    and holds encode(x * (1 / scale)), nearest even and saturating; scale is one number or one
-    for each head, 1 when left out.
-
-    key: [K, H, D] of bfloat16, float16, float32; any strides, the last dim contiguous
-    value: [K, H, D] of bfloat16, float16, float32; any strides, the last dim contiguous
-    k_cache: [B, S, H, D] (NHD), [B, H, S, D] (HND) of bfloat16, float16, float32,
-        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous; written into
-    v_cache: [B, S, H, D] (NHD), [B, H, S, D] (HND) of bfloat16, float16, float32,
-        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous; written into
-    slot_mapping: [n] of int64, int32; contiguous
-    k_scale: [P] of float32; contiguous
-    v_scale: [R] of float32; contiguous
-
-    >>> import numpy as np
-    >>> key = np.arange(1, 5, dtype=np.float32).reshape(2, 1, 2)
-    >>> k_cache, v_cache = np.zeros((2, 2, 2, 1, 2), np.float32)
-    >>> ac4k.store_kvcache(key, -key, k_cache, v_cache, np.array([3, -1]))
-    >>> k_cache.reshape(4, 2).tolist()
-    [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 2.0]]
-    """
-    if _is_tracing():
-        _route(
-            "store_kvcache",
-            (key, value, k_cache, v_cache, slot_mapping, k_scale, v_scale, layout),
-            None,
-        )
-    else:
-        _C.store_kvcache(key, value, k_cache, v_cache, slot_mapping, k_scale, v_scale, layout)
 
 
 def stream_bytes(src: Array, W: int, *, out: Array | None = None) -> Array:

@@ -35,6 +35,46 @@ bool overlap(const Extent& written, const DLTensor& other) {
   return read.first < written.last && written.first < read.last;
 }
 
+// Whether a view's elements, seen modulo `period` bytes, lie in one interval shorter than it; if
+// so, where it begins and how long it is.
+bool lies_in_interval(const DLTensor& tensor, int64_t period, int64_t* begin, int64_t* length) {
+  const int64_t size = tensor.dtype.bits / 8;
+  const auto strides = strides_of(tensor);
+  int64_t reach = 0, lowest = 0;
+  for (int i = 0; i < tensor.ndim; ++i) {
+    const int64_t step = strides[static_cast<size_t>(i)] * size;
+    if (tensor.shape[i] == 1 || step % period == 0) continue;
+    const int64_t span = (tensor.shape[i] - 1) * step;
+    if ((span < 0 ? -span : span) > period) return false;
+    reach += span < 0 ? -span : span;
+    lowest += span < 0 ? span : 0;
+  }
+  const auto first = static_cast<int64_t>(
+      (reinterpret_cast<uintptr_t>(data_of(tensor)) + static_cast<uintptr_t>(lowest)) %
+      static_cast<uintptr_t>(period));
+  *begin = first;
+  *length = reach + size;
+  return *length <= period;
+}
+
+// Views woven into each other, as q and k are in one buffer of projections: with one of the strides
+// as the period, their elements lie in intervals that do not meet.
+bool woven(const DLTensor& a, const DLTensor& b) {
+  const auto strides = strides_of(a);
+  for (int i = 0; i < a.ndim; ++i) {
+    const int64_t step = strides[static_cast<size_t>(i)] * (a.dtype.bits / 8);
+    const int64_t period = step < 0 ? -step : step;
+    int64_t a_begin, a_length, b_begin, b_length;
+    if (a.shape[i] == 1 || period == 0 || !lies_in_interval(a, period, &a_begin, &a_length) ||
+        !lies_in_interval(b, period, &b_begin, &b_length)) {
+      continue;
+    }
+    const int64_t ahead = b_begin >= a_begin ? b_begin - a_begin : b_begin - a_begin + period;
+    if (ahead >= a_length && period - ahead >= b_length) return true;
+  }
+  return false;
+}
+
 bool same_view(const DLTensor& a, const DLTensor& b) {
   if (data_of(a) != data_of(b) || a.ndim != b.ndim) return false;
   const auto a_strides = strides_of(a), b_strides = strides_of(b);
@@ -53,7 +93,7 @@ Status check_overlap(const Call& call, const DLTensor& out, const DLTensor* cons
   for (size_t p = 0; p < op.signature.params.size(); ++p) {
     if (call.args[p].kind != AC4K_ARG_TENSOR) continue;
     const DLTensor& input = *call.args[p].value.tensor;
-    if (!overlap(written, input)) continue;
+    if (!overlap(written, input) || woven(out, input)) continue;
     const bool alike = op.decl.in_place && (op.signature.outputs[index].may_be >> p & 1u);
     if (!alike || !same_view(input, out)) {
       return argument_error(AC4K_INVALID_VALUE, op, kOutput, "expected memory apart from '",
@@ -61,7 +101,7 @@ Status check_overlap(const Call& call, const DLTensor& out, const DLTensor* cons
     }
   }
   for (size_t j = 0; j < index; ++j) {
-    if (outputs[j] != nullptr && overlap(written, *outputs[j])) {
+    if (outputs[j] != nullptr && overlap(written, *outputs[j]) && !woven(out, *outputs[j])) {
       return argument_error(AC4K_INVALID_VALUE, op, kOutput,
                             "expected outputs that do not overlap");
     }

@@ -273,6 +273,7 @@ constinit const Kernels kKernels = {
     .gemm = {&avx512::kGemmF32, &avx512::kGemmF64, &avx512::kGemmF16, &kGemmBF16},
     .few_rows = {&avx512::kFewRowsF32, &avx512::kFewRowsF64, &avx512::kFewRowsF16,
                  &avx512::kFewRowsBF16},
+    .rope = &avx512::kRope,
     .elementwise = &avx512::kElementwise,
     .quantize = &avx512::kQuantize,
     .activations = &avx512::kActivations,

@@ -214,6 +214,16 @@ AC4K_INLINE void transpose_groups(F64 (&r)[2]) {
   r[0].v = low;
 }
 
+AC4K_INLINE F32 swap_pairs(F32 a) { return {_mm256_permute_ps(a.v, 0xb1)}; }
+AC4K_INLINE F64 swap_pairs(F64 a) { return {_mm256_permute_pd(a.v, 0x5)}; }
+AC4K_INLINE void widen(F32 a, F64& low, F64& high) {
+  low.v = _mm256_cvtps_pd(_mm256_castps256_ps128(a.v));
+  high.v = _mm256_cvtps_pd(_mm256_extractf128_ps(a.v, 1));
+}
+AC4K_INLINE F32 narrow(F64 low, F64 high) {
+  return {_mm256_set_m128(_mm256_cvtpd_ps(high.v), _mm256_cvtpd_ps(low.v))};
+}
+
 struct Bytes {
   static constexpr int kSize = 32;
   __m256i v;

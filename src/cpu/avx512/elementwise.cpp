@@ -10,6 +10,7 @@ constinit const ElementwiseKernels kElementwise = elementwise_table<F32, F64, By
 constinit const Kernels kKernels = {
     .gemm = {&kGemmF32, &kGemmF64, &kGemmF16, &kGemmBF16},
     .few_rows = {&kFewRowsF32, &kFewRowsF64, &kFewRowsF16, &kFewRowsBF16},
+    .rope = &kRope,
     .elementwise = &kElementwise,
     .quantize = &kQuantize,
     .activations = &kActivations,

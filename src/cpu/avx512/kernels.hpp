@@ -7,6 +7,7 @@ namespace ac4k::cpu::avx512 {
 
 extern const GemmKernels kGemmF32, kGemmF64, kGemmF16, kGemmBF16;
 extern const FewRowsKernels kFewRowsF32, kFewRowsF64, kFewRowsF16, kFewRowsBF16;
+extern const RopeKernels kRope;
 extern const ElementwiseKernels kElementwise;
 extern const QuantizeKernels kQuantize;
 extern const ActivationKernels kActivations;

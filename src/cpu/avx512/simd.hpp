@@ -210,6 +210,17 @@ AC4K_INLINE void transpose_groups(F64 (&r)[2]) {
   r[0].v = low;
 }
 
+AC4K_INLINE F32 swap_pairs(F32 a) { return {_mm512_permute_ps(a.v, 0xb1)}; }
+AC4K_INLINE F64 swap_pairs(F64 a) { return {_mm512_permute_pd(a.v, 0x55)}; }
+AC4K_INLINE void widen(F32 a, F64& low, F64& high) {
+  low.v = _mm512_cvtps_pd(_mm512_castps512_ps256(a.v));
+  high.v = _mm512_cvtps_pd(_mm512_extractf32x8_ps(a.v, 1));
+}
+AC4K_INLINE F32 narrow(F64 low, F64 high) {
+  const __m512 first = _mm512_castps256_ps512(_mm512_cvtpd_ps(low.v));
+  return {_mm512_insertf32x8(first, _mm512_cvtpd_ps(high.v), 1)};
+}
+
 struct Bytes {
   static constexpr int kSize = 64;
   __m512i v;

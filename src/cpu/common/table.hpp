@@ -60,6 +60,23 @@ struct FewRowsKernels {
   void (*narrow)(const void* acc, void* out, int64_t n);
 };
 
+// Rotates pairs of `heads` heads that lie `in_stride` and `out_stride` elements apart: (a, b)
+// becomes (a cos - b sin, b cos + a sin), each product and sum rounded for itself. `in` may be
+// `out`.
+struct RopeKernels {
+  // Pairs (i, i + distance), i < n.
+  void (*halves[kNumElements])(const void* in, int64_t in_stride, void* out, int64_t out_stride,
+                               int64_t heads, int64_t distance, const float* cos, const float* sin,
+                               int64_t n);
+  // Pairs (2 i, 2 i + 1), i < n.
+  void (*neighbours[kNumElements])(const void* in, int64_t in_stride, void* out, int64_t out_stride,
+                                   int64_t heads, const float* cos, const float* sin, int64_t n);
+  // The same in double, rounded to float and then to the type.
+  void (*neighbours_f64[kNumElements])(const void* in, int64_t in_stride, void* out,
+                                       int64_t out_stride, int64_t heads, const double* cos,
+                                       const double* sin, int64_t n);
+};
+
 using MulAddRun = void (*)(const void* a, const void* b, const void* c, void* out, int64_t n);
 using AddGeluRun = void (*)(const void* x, const void* bias, void* out, int64_t n);
 
@@ -143,6 +160,7 @@ struct NormKernels {
 struct Kernels {
   const GemmKernels* gemm[kNumElements];
   const FewRowsKernels* few_rows[kNumElements];
+  const RopeKernels* rope;
   const ElementwiseKernels* elementwise;
   const QuantizeKernels* quantize;
   const ActivationKernels* activations;

@@ -174,6 +174,19 @@ AC4K_INLINE void transpose_groups(F64 (&r)[2]) {
   r[0].v = low;
 }
 
+// Each pair of neighbours swapped.
+AC4K_INLINE F32 swap_pairs(F32 a) { return {__builtin_shufflevector(a.v, a.v, 1, 0, 3, 2)}; }
+AC4K_INLINE F64 swap_pairs(F64 a) { return {__builtin_shufflevector(a.v, a.v, 1, 0)}; }
+// The first and the second half of the lanes; and back, rounded.
+AC4K_INLINE void widen(F32 a, F64& low, F64& high) {
+  low.v = F64::Reg{a.v[0], a.v[1]};
+  high.v = F64::Reg{a.v[2], a.v[3]};
+}
+AC4K_INLINE F32 narrow(F64 low, F64 high) {
+  return {F32::Reg{static_cast<float>(low.v[0]), static_cast<float>(low.v[1]),
+                   static_cast<float>(high.v[0]), static_cast<float>(high.v[1])}};
+}
+
 struct Bytes {
   static constexpr int kSize = 16;
   typedef uint8_t Reg __attribute__((vector_size(16)));

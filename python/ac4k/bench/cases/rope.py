@@ -1,0 +1,247 @@
+"""Rotary position embeddings of q and k."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..case import Case, Shape
+from ..inputs import Sizes, nbytes
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..arrays import Arrays, DType
+    from ..inputs import Arguments
+
+# Tokens, heads of q, heads of k, head_dim: decoding, then prefill of an 8B model.
+_SHAPES = (
+    (1, 32, 8, 128),
+    (64, 32, 8, 128),
+    (2048, 32, 8, 128),
+    (8192, 32, 8, 128),
+    (16384, 32, 8, 128),
+)
+_CPU_SHAPES = ((64, 32, 8, 128), (2048, 32, 8, 128))
+_QUICK_SHAPES = ((24, 4, 2, 32),)
+_POSITIONS = 32768
+# Samples, tokens, heads, head_dim: Wan 2.1 1.3B at 480p, 14B at 720p.
+_VIDEO_SHAPES = ((1, 32760, 12, 128), (1, 75600, 40, 128))
+_VIDEO_CPU_SHAPES = ((1, 1560, 12, 128),)
+_VIDEO_QUICK_SHAPES = ((2, 30, 3, 32),)
+_GRIDS = {32760: (21, 30, 52), 75600: (21, 45, 80), 1560: (1, 30, 52), 30: (2, 3, 4)}
+
+
+def _sizes(shape: Shape) -> Sizes:
+    tokens, heads, k_heads, dim = shape
+    return {"...": (tokens,), "H": heads, "G": k_heads, "D": dim, "P": _POSITIONS, "R": dim}
+
+
+def _video_sizes(shape: Shape) -> Sizes:
+    samples, tokens, heads, dim = shape
+    return {"B": samples, "L": tokens, "H": heads, "G": heads, "D": dim, "P": 1024}
+
+
+def _on_device(arrays: Arrays, array: Any) -> Any:
+    if arrays.framework != "torch":
+        return array
+    import torch
+
+    return torch.from_numpy(array).to(arrays.device)
+
+
+def _positions(arrays: Arrays, shape: tuple[int, ...], dtype: DType) -> Any:
+    """In order, as in prefill; of few tokens anywhere, as in decoding."""
+    import numpy as np
+
+    tokens = shape[-1]
+    if tokens <= 64:
+        found = np.random.default_rng(3).integers(0, _POSITIONS, shape)
+    else:
+        found = np.broadcast_to(np.arange(tokens) % _POSITIONS, shape)
+    return _on_device(arrays, np.ascontiguousarray(found, dtype.numpy))
+
+
+def _given(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
+    from ...rope_tables import rope_table
+
+    table = rope_table(_int(sizes["R"]), _POSITIONS)
+    return {
+        "positions": lambda shape, dtype: _positions(arrays, shape, dtype),
+        "cos_sin": _on_device(arrays, table),
+        "k": lambda shape, dtype: arrays.random(shape, dtype, 5),
+    }
+
+
+def _video_given(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
+    import numpy as np
+
+    from ...rope_tables import rope_3d_table
+
+    tokens = _int(sizes["L"])
+    grid = _GRIDS.get(tokens, (1, 1, tokens))
+    return {
+        "grid_sizes": lambda shape, dtype: _on_device(
+            arrays, np.ascontiguousarray(np.broadcast_to(grid, shape), dtype.numpy)
+        ),
+        "table": _on_device(arrays, rope_3d_table(_int(sizes["D"]))),
+        "k": lambda shape, dtype: arrays.random(shape, dtype, 5),
+    }
+
+
+def _int(size: int | tuple[int, ...]) -> int:
+    assert isinstance(size, int)
+    return size
+
+
+def _traffic(arguments: Arguments) -> tuple[int, int]:
+    """Of the table only the rows that tokens ask for."""
+    positions, table = arguments.inputs[1:3]
+    rows = min(
+        table.shape[0], positions.size if hasattr(positions, "ctypes") else positions.numel()
+    )
+    read = arguments.bytes_read - nbytes(table) + rows * nbytes(table) // table.shape[0]
+    return read, arguments.bytes_written
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor, style: str) -> Tensor:
+    """In the precision of the angles; cos and sin [tokens..., 1, pairs]."""
+    import torch
+
+    pairs = cos.shape[-1]
+    turned, rest = x[..., : 2 * pairs].to(cos.dtype), x[..., 2 * pairs :]
+    if style == "neox":
+        a, b = turned.chunk(2, -1)
+        result = torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+    else:
+        a, b = turned.unflatten(-1, (-1, 2)).unbind(-1)
+        result = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+    return torch.cat((result.to(x.dtype), rest), -1) if rest.shape[-1] else result.to(x.dtype)
+
+
+def _rope(
+    q: Tensor, positions: Tensor, cos_sin: Tensor, k: Tensor | None = None, *, style: str = "neox"
+) -> Any:
+    cos, sin = cos_sin[positions].unsqueeze(-2).chunk(2, -1)
+    rotated = tuple(_rotated(x, cos, sin, style) for x in (q, k) if x is not None)
+    return rotated if k is not None else rotated[0]
+
+
+def _mrope(
+    q: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor,
+    k: Tensor | None = None,
+    *,
+    section_t: int,
+    section_h: int,
+    section_w: int,
+    interleaved_sections: bool = False,
+    style: str = "neox",
+) -> Any:
+    import torch
+
+    rows = cos_sin[positions]  # [3, tokens, R]
+    halves = []
+    for half in rows.chunk(2, -1):
+        if interleaved_sections:
+            mixed = half[0].clone()
+            for axis, section in ((1, section_h), (2, section_w)):
+                mixed[..., axis : 3 * section : 3] = half[axis, ..., axis : 3 * section : 3]
+        else:
+            parts = half.split((section_t, section_h, section_w), -1)
+            mixed = torch.cat([part[axis] for axis, part in enumerate(parts)], -1)
+        halves.append(mixed.reshape(*q.shape[:-2], 1, -1))
+    cos, sin = halves
+    rotated = tuple(_rotated(x, cos, sin, style) for x in (q, k) if x is not None)
+    return rotated if k is not None else rotated[0]
+
+
+def _rope_3d(
+    q: Tensor,
+    grid_sizes: Tensor,
+    table: Tensor,
+    k: Tensor | None = None,
+    *,
+    height_pairs: int = -1,
+    width_pairs: int = -1,
+    precision: str = "exact",
+) -> Any:
+    import torch
+
+    pairs = q.shape[-1] // 2
+    height = pairs // 3 if height_pairs == -1 else height_pairs
+    width = pairs // 3 if width_pairs == -1 else width_pairs
+    token = torch.arange(q.shape[1], device=q.device)
+    frames, rows, columns = (grid_sizes[:, axis, None] for axis in range(3))
+    inside = (token < frames * rows * columns)[..., None, None]
+    places = (token // (rows * columns), token // columns % rows, token % columns)
+    parts = table.split((pairs - height - width, height, width), 1)
+    turns = torch.cat([part[place] for part, place in zip(parts, places, strict=True)], 2)
+    turns = turns if precision == "exact" or q.dtype == torch.float64 else turns.float()
+    cos, sin = turns[..., None, :, :].unbind(-1)
+
+    def turn(x: Tensor) -> Tensor:
+        rounded = torch.promote_types(x.dtype, torch.float32)
+        wide = x.to(torch.promote_types(rounded, cos.dtype))
+        turned = _rotated(wide, cos, sin, "interleaved").to(rounded)
+        return torch.where(inside, turned.to(x.dtype), x)
+
+    rotated = tuple(turn(x) for x in (q, k) if x is not None)
+    return rotated if k is not None else rotated[0]
+
+
+def _magnitude(*args: Any, **options: Any) -> Any:
+    """|a cos| + |b sin| of a pair, or somewhat more: the largest of its head."""
+    tensors = [args[0], *(x for x in args[3:4] if x is not None)]
+    if (k := options.get("k")) is not None:
+        tensors.append(k)
+    return tuple(x.abs().amax(-1, keepdim=True).expand(x.shape) for x in tensors)
+
+
+CASES = (
+    Case(
+        op="rope",
+        shapes=_SHAPES,
+        cpu_shapes=_CPU_SHAPES,
+        quick_shapes=_QUICK_SHAPES,
+        dtypes=("bf16", "f32"),
+        sizes=_sizes,
+        shape_text="TOKENSxHxGxD",
+        variants=({"style": "neox"}, {"style": "interleaved"}),
+        torch_fn=_rope,
+        magnitude=_magnitude,
+        given=_given,
+        traffic=_traffic,
+    ),
+    Case(
+        op="mrope",
+        shapes=_SHAPES,
+        cpu_shapes=_CPU_SHAPES,
+        quick_shapes=((24, 4, 2, 128),),
+        dtypes=("bf16",),
+        sizes=_sizes,
+        shape_text="TOKENSxHxGxD",
+        variants=(
+            {"section_t": 16, "section_h": 24, "section_w": 24},
+            {"section_t": 24, "section_h": 20, "section_w": 20, "interleaved_sections": True},
+        ),
+        torch_fn=_mrope,
+        magnitude=_magnitude,
+        given=_given,
+        traffic=_traffic,
+    ),
+    Case(
+        op="rope_3d",
+        shapes=_VIDEO_SHAPES,
+        cpu_shapes=_VIDEO_CPU_SHAPES,
+        quick_shapes=_VIDEO_QUICK_SHAPES,
+        dtypes=("bf16",),
+        sizes=_video_sizes,
+        shape_text="BxLxHxD",
+        variants=({"precision": "exact"}, {"precision": "fast"}),
+        torch_fn=_rope_3d,
+        magnitude=_magnitude,
+        given=_video_given,
+    ),
+)

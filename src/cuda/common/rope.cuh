@@ -1,0 +1,401 @@
+// Rotations of RoPE, where cosines and sines come from, and the walk over tokens and heads.
+#pragma once
+
+#include "common/dependent_launch.cuh"
+#include "common/rope.h"
+#include "common/types.cuh"
+
+namespace ac4k {
+
+// Of items and tokens: 32 bits where the host checked that they do.
+template <bool kSmall>
+struct IndexType {
+  using type = unsigned;
+};
+template <>
+struct IndexType<false> {
+  using type = int64_t;
+};
+
+// Each product and sum is rounded for itself: bit for bit what PyTorch's float32 operators give.
+__device__ __forceinline__ void rotate(float a, float b, float cos, float sin, float& first,
+                                       float& second) {
+  first = __fsub_rn(__fmul_rn(a, cos), __fmul_rn(b, sin));
+  second = __fadd_rn(__fmul_rn(b, cos), __fmul_rn(a, sin));
+}
+// As nvcc contracts a product of complex128, which is what PyTorch runs on the GPU; the result is
+// rounded to float32 (and from there to its type).
+__device__ __forceinline__ void rotate(float a, float b, double cos, double sin, float& first,
+                                       float& second) {
+  const double x = a, y = b;
+  first = __double2float_rn(__fma_rn(x, cos, -__dmul_rn(y, sin)));
+  second = __double2float_rn(__fma_rn(y, cos, __dmul_rn(x, sin)));
+}
+
+__device__ __forceinline__ int64_t integer_at(const void* data, bool is_wide, int64_t index) {
+  return is_wide ? static_cast<const int64_t*>(data)[index] : static_cast<const int*>(data)[index];
+}
+
+template <typename Scalar>
+__device__ __forceinline__ Scalar quiet_nan() {
+  return static_cast<Scalar>(__int_as_float(0x7fffffff));
+}
+
+template <typename Scalar, int kPairs>
+struct Angles {
+  Scalar cos[kPairs];
+  Scalar sin[kPairs];
+};
+
+// `kCount` floats in a row, by the widest loads their size allows when `kVector` promises
+// alignment.
+template <int kCount, bool kVector>
+__device__ __forceinline__ void load_floats(const float* from, float* to) {
+  if constexpr (kVector && kCount % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+      const float4 part = __ldca(reinterpret_cast<const float4*>(from + i));
+      to[i] = part.x, to[i + 1] = part.y, to[i + 2] = part.z, to[i + 3] = part.w;
+    }
+  } else if constexpr (kVector && kCount == 2) {
+    const float2 part = __ldca(reinterpret_cast<const float2*>(from));
+    to[0] = part.x, to[1] = part.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = from[i];
+  }
+}
+
+// --- Where cosines and sines come from ---------------------------------------------------------
+
+// A source has a Place, what is known of a token before its table rows are read; `rotates` says
+// whether the token is rotated at all, `load` gives the angles of a few pairs.
+
+// One position a token, cosines and sines in a row.
+struct TablePositions {
+  using Params = RopeParams;
+  using Scalar = float;
+  using Place = int64_t;
+
+  static __device__ __forceinline__ int rotary_pairs(const Params& params) {
+    return params.rotary_dim / 2;
+  }
+  static __device__ __forceinline__ Place place_of(const Params& params, int64_t token) {
+    return integer_at(params.positions, params.wide_positions, token);
+  }
+  static __device__ __forceinline__ bool rotates(const Place&) { return true; }
+  template <int kPairs, bool kVector>
+  static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
+                                                               const Place& position, int pair) {
+    Angles<float, kPairs> angles;
+    if (position < 0 || position >= params.num_positions) {
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) angles.cos[i] = angles.sin[i] = quiet_nan<float>();
+      return angles;
+    }
+    const float* row = params.cos_sin + position * params.rotary_dim + pair;
+    load_floats<kPairs, kVector>(row, angles.cos);
+    load_floats<kPairs, kVector>(row + params.rotary_dim / 2, angles.sin);
+    return angles;
+  }
+};
+
+// Three positions a token: each pair uses the one of its section.
+struct SectionPositions {
+  using Params = RopeParams;
+  using Scalar = float;
+  struct Place {
+    int64_t rows[3];  // offsets in the table, or -1
+  };
+
+  static __device__ __forceinline__ int rotary_pairs(const Params& params) {
+    return params.rotary_dim / 2;
+  }
+  static __device__ __forceinline__ Place place_of(const Params& params, int64_t token) {
+    Place place;
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) {
+      const int64_t position = integer_at(params.positions, params.wide_positions,
+                                          axis * params.heads.num_tokens + token);
+      const bool known = position >= 0 && position < params.num_positions;
+      place.rows[axis] = known ? position * params.rotary_dim : -1;
+    }
+    return place;
+  }
+  static __device__ __forceinline__ bool rotates(const Place&) { return true; }
+  static __device__ __forceinline__ int axis_of(const Params& params, int pair) {
+    if (params.interleaved_sections) {
+      const int axis = pair % 3;
+      return axis == 1   ? pair < 3 * params.section_h
+             : axis == 2 ? 2 * (pair < 3 * params.section_w)
+                         : 0;
+    }
+    return (pair >= params.section_t) + (pair >= params.section_t + params.section_h);
+  }
+  template <int kPairs, bool kVector>
+  static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
+                                                               const Place& place, int pair) {
+    Angles<float, kPairs> angles;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const int axis = axis_of(params, pair + i);
+      const int64_t row = axis == 0 ? place.rows[0] : axis == 1 ? place.rows[1] : place.rows[2];
+      const float* values = params.cos_sin + row + pair + i;
+      angles.cos[i] = row < 0 ? quiet_nan<float>() : values[0];
+      angles.sin[i] = row < 0 ? quiet_nan<float>() : values[params.rotary_dim / 2];
+    }
+    return angles;
+  }
+};
+
+// A token's place in its sample's grid of frames, rows and columns; each axis has its own pairs.
+template <typename Table, typename Compute>
+struct GridPositions {
+  using Params = Rope3dParams;
+  using Scalar = Compute;
+
+  struct Place {
+    bool inside;
+    unsigned axes[3];
+  };
+  // Sizes past the number of tokens make no difference, so that 32 bits hold them all.
+  template <typename Index>
+  static __device__ __forceinline__ Place place_of(const Params& params, Index token) {
+    const auto tokens = static_cast<unsigned>(params.tokens);
+    const int64_t sample = token / static_cast<Index>(params.tokens);
+    const auto index = static_cast<unsigned>(token - sample * params.tokens);
+    unsigned sizes[3];
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      const int64_t size = integer_at(params.grid_sizes, params.wide_grid, sample * 3 + i);
+      sizes[i] = size < 0 ? 0 : size < params.tokens ? static_cast<unsigned>(size) : tokens;
+    }
+    const unsigned long long area = static_cast<unsigned long long>(sizes[1]) * sizes[2];
+    const unsigned frame = area < tokens ? static_cast<unsigned>(area) : tokens;
+    Place place{index < static_cast<unsigned long long>(sizes[0]) * frame, {}};
+    if (place.inside) {
+      place.axes[0] = index / frame;
+      const unsigned rest = index - place.axes[0] * frame;
+      place.axes[1] = rest / sizes[2];
+      place.axes[2] = rest - place.axes[1] * sizes[2];
+    }
+    return place;
+  }
+  static __device__ __forceinline__ int rotary_pairs(const Params& params) {
+    return params.heads.head_dim / 2;
+  }
+  static __device__ __forceinline__ bool rotates(const Place& place) { return place.inside; }
+  template <int kPairs, bool kVector>
+  static __device__ __forceinline__ Angles<Scalar, kPairs> load(const Params& params,
+                                                                const Place& place, int pair) {
+    const int64_t row_size = params.heads.head_dim;  // numbers, two a pair
+    Angles<Scalar, kPairs> angles;
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const int axis = (pair + i >= params.axis_ends[0]) + (pair + i >= params.axis_ends[1]);
+      const unsigned position = axis == 0   ? place.axes[0]
+                                : axis == 1 ? place.axes[1]
+                                            : place.axes[2];
+      if (position < params.num_positions) {
+        const Table* values = static_cast<const Table*>(params.table) + position * row_size;
+        const auto both =
+            reinterpret_cast<const Vector<Table, 2 * sizeof(Table)>*>(values)[pair + i];
+        angles.cos[i] = static_cast<Scalar>(both.values[0]);
+        angles.sin[i] = static_cast<Scalar>(both.values[1]);
+      } else {
+        angles.cos[i] = angles.sin[i] = quiet_nan<Scalar>();
+      }
+    }
+    return angles;
+  }
+};
+
+// --- Tokens and heads --------------------------------------------------------------------------
+
+// Offsets of a token's first head, in elements.
+struct TokenOffsets {
+  int64_t in, out;
+};
+template <typename Index>
+__device__ __forceinline__ TokenOffsets token_offsets(const RopeHeads& heads,
+                                                      const RopeTensor& tensor, Index token) {
+  TokenOffsets offsets{0, 0};
+#pragma unroll 1
+  for (int d = heads.ndim - 1; d > 0; --d) {
+    const Index size = static_cast<Index>(heads.shape[d]);
+    const Index rest = token / size;
+    const int64_t coordinate = token - rest * size;
+    offsets.in += coordinate * tensor.in_strides[d];
+    offsets.out += coordinate * tensor.out_strides[d];
+    token = rest;
+  }
+  offsets.in += token * tensor.in_strides[0];
+  offsets.out += token * tensor.out_strides[0];
+  return offsets;
+}
+
+// The heads first, first + step, ... below num_heads of one token.
+template <typename T>
+struct HeadGroup {
+  const T* in;  // the first of them
+  T* out;
+  int64_t in_step, out_step;
+  int first, step, num_heads;
+
+  // A token's groups: those of q, then those of k.
+  template <typename Index>
+  __device__ __forceinline__ HeadGroup(const RopeHeads& heads, Index token, int group) {
+    const bool is_second = group >= heads.tensors[0].num_groups;
+    const RopeTensor& tensor = heads.tensors[is_second];
+    first = is_second ? group - heads.tensors[0].num_groups : group;
+    step = tensor.num_groups;
+    num_heads = tensor.num_heads;
+    const TokenOffsets offsets = token_offsets(heads, tensor, token);
+    in = static_cast<const T*>(tensor.in) + offsets.in + first * tensor.in_head_stride;
+    out = static_cast<T*>(tensor.out) + offsets.out + first * tensor.out_head_stride;
+    in_step = step * tensor.in_head_stride;
+    out_step = step * tensor.out_head_stride;
+  }
+  __device__ __forceinline__ bool has(int i) const { return first + i * step < num_heads; }
+};
+
+template <typename Run, bool kVector>
+struct RunBits {
+  using type = Run;
+};
+template <typename Run>
+struct RunBits<Run, true> {
+  using type = uint4;
+};
+
+// What one thread does of a head. Rotated: the first and the second elements of kPairs pairs, as
+// two runs (neox) or one. Passed through: as many elements in a row.
+template <typename T, int kPairs, bool kNeox, bool kVector>
+struct Slot {
+  static constexpr int kRun = kNeox ? kPairs : 2 * kPairs;
+  static constexpr int kRuns = kNeox ? 2 : 1;
+  using Run = Vector<T, kRun* static_cast<int>(sizeof(T))>;
+  // As loaded: taken apart any earlier, 16-bit elements would be waited for one load at a time.
+  struct Values {
+    typename RunBits<Run, kVector>::type runs[kRuns];
+  };
+
+  int pair;  // the first one; -1: passed through
+  int starts[kRuns];
+  int head_dim;
+
+  __device__ __forceinline__ Slot(int slot, int rotary_pairs, int dim) : head_dim(dim) {
+    const int rotary_slots = rotary_pairs / kPairs;
+    const bool rotated = slot < rotary_slots;
+    pair = rotated ? slot * kPairs : -1;
+    starts[0] = rotated ? slot * (kNeox ? kPairs : 2 * kPairs)
+                        : 2 * rotary_pairs + (slot - rotary_slots) * (2 * kPairs);
+    if constexpr (kNeox) starts[1] = starts[0] + (rotated ? rotary_pairs : kPairs);
+  }
+
+  __device__ __forceinline__ Values load(const T* head) const {
+    Values values;
+#pragma unroll
+    for (int r = 0; r < kRuns; ++r) {
+      if constexpr (kVector) {
+        if (starts[r] < head_dim) {
+          values.runs[r] = __ldca(reinterpret_cast<const uint4*>(head + starts[r]));
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kRun; ++i) {
+          if (starts[r] + i < head_dim) values.runs[r].values[i] = head[starts[r] + i];
+        }
+      }
+    }
+    return values;
+  }
+  __device__ __forceinline__ void store(T* head, const Values& values) const {
+#pragma unroll
+    for (int r = 0; r < kRuns; ++r) {
+      if constexpr (kVector) {
+        if (starts[r] < head_dim) {
+          __stwb(reinterpret_cast<uint4*>(head + starts[r]), values.runs[r]);
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kRun; ++i) {
+          if (starts[r] + i < head_dim) head[starts[r] + i] = values.runs[r].values[i];
+        }
+      }
+    }
+  }
+  template <typename Scalar>
+  static __device__ __forceinline__ void rotate_all(Values& values,
+                                                    const Angles<Scalar, kPairs>& angles) {
+    Run* runs = reinterpret_cast<Run*>(values.runs);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      T& a = runs[0].values[kNeox ? i : 2 * i];
+      T& b = runs[kRuns - 1].values[kNeox ? i : 2 * i + 1];
+      float first, second;
+      rotate(widen(a), widen(b), angles.cos[i], angles.sin[i], first, second);
+      a = narrow<T>(first);
+      b = narrow<T>(second);
+    }
+  }
+};
+
+// One thread's share of one group: all loads, then all stores.
+template <typename T, typename Source, int kPairs, int kHeads, bool kNeox, bool kVector,
+          typename Index>
+__device__ __forceinline__ void rotate_slot(const typename Source::Params& params, Index token,
+                                            const HeadGroup<T>& group, int index) {
+  using Slot = Slot<T, kPairs, kNeox, kVector>;
+  const Slot slot(index, Source::rotary_pairs(params), params.heads.head_dim);
+  if (slot.pair < 0 && params.heads.in_place) return;
+  typename Slot::Values values[kHeads];
+#pragma unroll
+  for (int i = 0; i < kHeads; ++i) {
+    if (group.has(i)) values[i] = slot.load(group.in + i * group.in_step);
+  }
+  const auto place = Source::place_of(params, token);
+  if (slot.pair >= 0 && Source::rotates(place)) {
+    const auto angles = Source::template load<kPairs, kVector>(params, place, slot.pair);
+#pragma unroll
+    for (int i = 0; i < kHeads; ++i) {
+      if (group.has(i)) {
+        Slot::rotate_all(values[i], angles);
+        slot.store(group.out + i * group.out_step, values[i]);
+      }
+    }
+  } else if (!params.heads.in_place) {
+#pragma unroll
+    for (int i = 0; i < kHeads; ++i) {
+      if (group.has(i)) slot.store(group.out + i * group.out_step, values[i]);
+    }
+  }
+}
+
+// Rotates all heads.
+//
+// Block (x, y): x threads share a head, y items stand over each other; an item is a group of up to
+// kHeads heads of one token, for which a thread reads its cosines and sines once. Grid: ceil(items
+// / y). With kVector, x is the number of slots and all pointers, strides and table rows allow
+// 16-byte accesses. No shared memory. Roofline: HBM, 1 read to 1 write; the tables stay in L2.
+template <typename T, typename Source, int kPairs, int kHeads, bool kNeox, bool kVector>
+__device__ __forceinline__ void rotate_heads(const typename Source::Params& params) {
+  using Index = typename IndexType<kVector>::type;
+  const RopeHeads& heads = params.heads;
+  const Index item = static_cast<Index>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (item >= heads.num_items) return;
+  const Index token = item / static_cast<Index>(heads.num_groups);
+  const HeadGroup<T> group(heads, token, static_cast<int>(item - token * heads.num_groups));
+
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  if constexpr (kVector) {
+    rotate_slot<T, Source, kPairs, kHeads, kNeox, true>(params, token, group, threadIdx.x);
+  } else {
+    for (int index = threadIdx.x; index < heads.num_slots; index += blockDim.x) {
+      rotate_slot<T, Source, kPairs, kHeads, kNeox, false>(params, token, group, index);
+    }
+  }
+}
+
+}  // namespace ac4k

@@ -1,0 +1,60 @@
+// What the host hands to common/rope.cu, rope_3d.cu and qk_norm_rope.cu.
+#pragma once
+
+namespace ac4k {
+
+inline constexpr int kRopeMaxDims = 8;
+inline constexpr int kRopeThreads = 256;
+
+// Heads of all tokens, in and out; strides in elements, the elements of a head in a row.
+struct RopeTensor {
+  const void* in;
+  void* out;
+  const void* weight;  // of the norm, or null
+  int num_heads;
+  int num_groups;  // a group is heads first, first + num_groups, ...
+  long long in_head_stride, out_head_stride;
+  long long in_strides[kRopeMaxDims];  // of the token dims
+  long long out_strides[kRopeMaxDims];
+};
+
+// q and k. A thread handles a slot (a few pairs) of a group of heads; an item is a group of a
+// token.
+struct RopeHeads {
+  RopeTensor tensors[2];  // the second has no heads where there is no k
+  long long num_tokens;
+  long long num_items;
+  int num_groups;  // of both tensors
+  int head_dim;
+  int num_slots;
+  bool in_place;  // what is not rotated need not be copied
+  int ndim;       // token dims
+  long long shape[kRopeMaxDims];
+};
+
+struct RopeParams {
+  RopeHeads heads;
+  const float* cos_sin;  // [num_positions, rotary_dim]: cosines, then sines
+  long long num_positions;
+  const void* positions;  // [tokens], or [3, tokens] for mrope
+  bool wide_positions;    // i64, otherwise i32
+  int rotary_dim;
+  int section_t, section_h, section_w;  // mrope only, in pairs
+  bool interleaved_sections;
+  float eps;  // of the norm
+  bool cast_first;
+};
+
+struct Rope3dParams {
+  RopeHeads heads;
+  const void* table;  // [num_positions, head_dim / 2, 2]: cosine and sine, f64 or f32
+  long long num_positions;
+  const void* grid_sizes;  // [samples, 3]
+  bool wide_grid;          // i64, otherwise i32
+  long long tokens;        // of one sample
+  int axis_ends[2];        // pairs of frames end here, those of rows here
+  float eps;               // of the norm
+  bool cast_first;
+};
+
+}  // namespace ac4k

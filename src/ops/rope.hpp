@@ -1,0 +1,102 @@
+// What the RoPE ops share: q and k as tokens of heads, for the CPU and for the GPU.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "core/op.hpp"
+#include "core/strided.hpp"
+#include "cpu/rope.hpp"
+#include "cuda/common/rope.h"
+#include "ops/elementwise.hpp"
+
+namespace ac4k {
+
+// q, or q and k: [tokens..., heads, head_dim], the last dim contiguous, and where they go. Token
+// dims that all of them can walk as one are merged.
+class RopeTensors {
+ public:
+  RopeTensors(const DLTensor& q, const DLTensor& q_out) : RopeTensors(q, q_out, nullptr, nullptr) {}
+  RopeTensors(const DLTensor& q, const DLTensor& q_out, const DLTensor* k, const DLTensor* k_out)
+      : in_{&q, k}, out_{&q_out, k_out}, count_(k ? 2 : 1) {
+    const auto leading = static_cast<size_t>(q.ndim) - 2;
+    views_ =
+        collapse<4>({q.shape, leading}, {strides_of(q), strides_of(q_out), strides_of(k ? *k : q),
+                                         strides_of(k_out ? *k_out : q_out)});
+    for (size_t d = 0; d < leading; ++d) num_tokens_ *= q.shape[d];
+    if (views_.ndim == 0) {
+      views_.ndim = 1;
+      views_.shape[0] = 1;
+    }
+  }
+  RopeTensors(const RopeTensors&) = delete;
+  RopeTensors& operator=(const RopeTensors&) = delete;
+
+  int64_t num_tokens() const { return num_tokens_; }
+  int64_t head_dim() const { return in_[0]->shape[in_[0]->ndim - 1]; }
+
+  cpu::RopeArgs cpu_args(DType type) const;
+  // Everything but what depends on the kernel's shape.
+  RopeHeads cuda_heads() const;
+  // Whether all heads begin at multiples of 16 bytes.
+  bool allows_vectors(DType type) const;
+
+ private:
+  struct Strides {
+    int64_t head;
+    const int64_t* tokens;
+  };
+  Strides in_strides(size_t i) const {
+    return {strides_of(*in_[i])[last_dim() - 1], views_.strides[2 * i].data()};
+  }
+  Strides out_strides(size_t i) const {
+    return {strides_of(*out_[i])[last_dim() - 1], views_.strides[2 * i + 1].data()};
+  }
+  size_t last_dim() const { return static_cast<size_t>(in_[0]->ndim) - 1; }
+  int64_t num_heads(size_t i) const { return in_[i]->shape[last_dim() - 1]; }
+
+  std::array<const DLTensor*, 2> in_;
+  std::array<const DLTensor*, 2> out_;
+  size_t count_;
+  int64_t num_tokens_ = 1;
+  CollapsedViews<4> views_;  // q, its output, k, its output
+};
+
+// How a kernel shares heads out over threads.
+struct RopeShape {
+  int64_t num_slots;  // threads a head asks for
+  int64_t heads_a_thread;
+  bool vectors;  // 16 bytes at a time; otherwise element by element
+};
+// Completes params.heads and launches.
+template <typename Params>
+Status launch_rope(cuda::Kernel& kernel, const Call& call, const RopeShape& shape, Params params) {
+  RopeHeads& heads = params.heads;
+  heads.num_slots = static_cast<int>(shape.num_slots);
+  heads.num_groups = 0;
+  for (RopeTensor& tensor : heads.tensors) {
+    tensor.num_groups = static_cast<int>(ceil_div(tensor.num_heads, shape.heads_a_thread));
+    heads.num_groups += tensor.num_groups;
+  }
+  heads.num_items = heads.num_tokens * heads.num_groups;
+  if (heads.num_items == 0 || shape.num_slots == 0) return AC4K_OK;
+  const int64_t width = std::min<int64_t>(shape.num_slots, shape.vectors ? kRopeThreads : 32);
+  const int64_t height = kRopeThreads / width;
+  return launch_1d(kernel, call, ceil_div(heads.num_items, height),
+                   cuda::Dim3{static_cast<uint32_t>(width), static_cast<uint32_t>(height), 1},
+                   params);
+}
+
+// Whether `num_slots` threads and 32-bit indices are enough, as the vector kernels need.
+bool fits_vector_kernel(const RopeTensors& tensors, int64_t num_slots);
+
+// The row of f32, f16 and bf16 in a table of kernels.
+inline size_t rope_type_index(DType type) {
+  return type == DType::f32 ? 0 : type == DType::f16 ? 1 : 2;
+}
+
+inline cpu::Integers integers_of(const DLTensor& tensor, DType type) {
+  return {data_of(tensor), type == DType::i64};
+}
+
+}  // namespace ac4k
