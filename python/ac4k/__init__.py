@@ -29,7 +29,7 @@ from ac4k.settings import (
 )
 
 if TYPE_CHECKING:
-    from ac4k import bench, jit, reference
+    from ac4k import bench, jit, nn, reference
     from ac4k.profiling import profile
     from ac4k.rope_tables import rope_3d_table, rope_table
     from ac4k.timing import benchmark_kernel
@@ -46,6 +46,7 @@ __all__ = [
     "get_num_threads",
     "info",
     "jit",
+    "nn",
     "op_table",
     "profile",
     "reference",
@@ -63,6 +64,7 @@ __all__ = [
 _LAZY = {
     "bench": ("ac4k.bench", None),
     "jit": ("ac4k.jit", None),
+    "nn": ("ac4k.nn", None),
     "reference": ("ac4k.reference", None),
     "profile": ("ac4k.profiling", "profile"),
     "rope_3d_table": ("ac4k.rope_tables", "rope_3d_table"),

@@ -6,6 +6,10 @@ import os
 
 import pytest
 
+from ac4k._onednn import import_torch
+
+import_torch()  # 16-bit products of its own die on virtual machines with half an AMX
+
 
 @pytest.fixture(scope="session")
 def device() -> str:
