@@ -57,6 +57,23 @@ static inline ac4k_status ac4k_fused_add_gelu(const DLTensor* x, const DLTensor*
   return ac4k_call(ac4k_find_op("fused_add_gelu"), args, 3, outputs, 1, stream);
 }
 
+/* Read keys and values of slots from a paged cache. gather_kvcache(k_cache: C[layout: B, S, H, D |
+ * B, H, S, D] row_strided, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided, slots: I[n],
+ * k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} = NHD, dtype: T = bf16)
+ * -> T[n, H, D], T[n, H, D] */
+static inline ac4k_status ac4k_gather_kvcache(const DLTensor* k_cache, const DLTensor* v_cache,
+                                              const DLTensor* slots, const DLTensor* k_scale,
+                                              const DLTensor* v_scale, const char* layout,
+                                              const char* dtype, const DLTensor* out0,
+                                              const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(k_cache), ac4k_tensor_arg(v_cache),
+                           ac4k_tensor_arg(slots),   ac4k_tensor_arg(k_scale),
+                           ac4k_tensor_arg(v_scale), ac4k_choice_arg(layout),
+                           ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("gather_kvcache"), args, 7, outputs, 2, stream);
+}
+
 /* GELU of the first half of the last dim, times the second half. gelu_and_mul(x: T[..., D*2]
  * strided, *, approximate: {none, tanh} = none) -> T[..., D] */
 static inline ac4k_status ac4k_gelu_and_mul(const DLTensor* x, const char* approximate,
@@ -155,6 +172,23 @@ static inline ac4k_status ac4k_silu_and_mul(const DLTensor* x, const DLTensor* o
   const ac4k_arg args[] = {ac4k_tensor_arg(x)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("silu_and_mul"), args, 1, outputs, 1, stream);
+}
+
+/* Write keys and values of tokens into the slots of a paged cache. store_kvcache(key: T[K, H, D]
+ * row_strided, value: T[K, H, D] row_strided, k_cache: C[layout: B, S, H, D | B, H, S, D]
+ * row_strided mutable, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided mutable,
+ * slot_mapping: I[n], k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} =
+ * NHD) */
+static inline ac4k_status ac4k_store_kvcache(const DLTensor* key, const DLTensor* value,
+                                             const DLTensor* k_cache, const DLTensor* v_cache,
+                                             const DLTensor* slot_mapping, const DLTensor* k_scale,
+                                             const DLTensor* v_scale, const char* layout,
+                                             void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(key),          ac4k_tensor_arg(value),
+                           ac4k_tensor_arg(k_cache),      ac4k_tensor_arg(v_cache),
+                           ac4k_tensor_arg(slot_mapping), ac4k_tensor_arg(k_scale),
+                           ac4k_tensor_arg(v_scale),      ac4k_choice_arg(layout)};
+  return ac4k_call(ac4k_find_op("store_kvcache"), args, 8, NULL, 0, stream);
 }
 
 /* Read every byte of src and write W bytes: the roofline of memory-bound ops. stream_bytes(src:

@@ -23,6 +23,20 @@ inline void fused_add_gelu(const TensorView& x, const TensorView& bias, const Te
   check(ac4k_fused_add_gelu(x.get(), bias.get(), approximate, out.get(), stream));
 }
 
+// Read keys and values of slots from a paged cache. gather_kvcache(k_cache: C[layout: B, S, H, D |
+// B, H, S, D] row_strided, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided, slots: I[n],
+// k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} = NHD, dtype: T = bf16)
+// -> T[n, H, D], T[n, H, D]
+inline void gather_kvcache(const TensorView& k_cache, const TensorView& v_cache,
+                           const TensorView& slots, const std::optional<TensorView>& k_scale,
+                           const std::optional<TensorView>& v_scale, const TensorView& out0,
+                           const TensorView& out1, const char* layout = "NHD",
+                           const char* dtype = "bfloat16", void* stream = nullptr) {
+  check(ac4k_gather_kvcache(k_cache.get(), v_cache.get(), slots.get(),
+                            k_scale ? k_scale->get() : nullptr, v_scale ? v_scale->get() : nullptr,
+                            layout, dtype, out0.get(), out1.get(), stream));
+}
+
 // GELU of the first half of the last dim, times the second half. gelu_and_mul(x: T[..., D*2]
 // strided, *, approximate: {none, tanh} = none) -> T[..., D]
 inline void gelu_and_mul(const TensorView& x, const TensorView& out,
@@ -100,6 +114,21 @@ inline void rope_3d(const TensorView& q, const TensorView& grid_sizes, const Ten
 // strided) -> T[..., D]
 inline void silu_and_mul(const TensorView& x, const TensorView& out, void* stream = nullptr) {
   check(ac4k_silu_and_mul(x.get(), out.get(), stream));
+}
+
+// Write keys and values of tokens into the slots of a paged cache. store_kvcache(key: T[K, H, D]
+// row_strided, value: T[K, H, D] row_strided, k_cache: C[layout: B, S, H, D | B, H, S, D]
+// row_strided mutable, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided mutable,
+// slot_mapping: I[n], k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} =
+// NHD)
+inline void store_kvcache(const TensorView& key, const TensorView& value, const TensorView& k_cache,
+                          const TensorView& v_cache, const TensorView& slot_mapping,
+                          const std::optional<TensorView>& k_scale,
+                          const std::optional<TensorView>& v_scale, const char* layout = "NHD",
+                          void* stream = nullptr) {
+  check(ac4k_store_kvcache(key.get(), value.get(), k_cache.get(), v_cache.get(), slot_mapping.get(),
+                           k_scale ? k_scale->get() : nullptr, v_scale ? v_scale->get() : nullptr,
+                           layout, stream));
 }
 
 // Read every byte of src and write W bytes: the roofline of memory-bound ops. stream_bytes(src:

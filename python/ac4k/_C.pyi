@@ -13,6 +13,16 @@ def fused_add_gelu(
     approximate: Literal["none", "tanh"] = "none",
     out: Array | None = None,
 ) -> Array: ...
+def gather_kvcache(
+    k_cache: Array,
+    v_cache: Array,
+    slots: Array,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    layout: Literal["NHD", "HND"] = "NHD",
+    dtype: Any = "bfloat16",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def gelu_and_mul(
     x: Array,
     approximate: Literal["none", "tanh"] = "none",
@@ -59,6 +69,16 @@ def rope_3d(
     out: Any | None = None,
 ) -> Any: ...
 def silu_and_mul(x: Array, out: Array | None = None) -> Array: ...
+def store_kvcache(
+    key: Array,
+    value: Array,
+    k_cache: Array,
+    v_cache: Array,
+    slot_mapping: Array,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    layout: Literal["NHD", "HND"] = "NHD",
+) -> None: ...
 def stream_bytes(src: Array, W: int, out: Array | None = None) -> Array: ...
 def op_table_json() -> str: ...
 def info_json() -> str: ...

@@ -10,6 +10,7 @@ from ac4k._native import C as _C
 __all__ = [
     "element_wise_mul_add",
     "fused_add_gelu",
+    "gather_kvcache",
     "gelu_and_mul",
     "gemm",
     "mrope",
@@ -19,6 +20,7 @@ __all__ = [
     "rope",
     "rope_3d",
     "silu_and_mul",
+    "store_kvcache",
     "stream_bytes",
 ]
 
@@ -88,6 +90,48 @@ def fused_add_gelu(
         traced: Array = _route("fused_add_gelu", (x, bias, approximate), out)
         return traced
     return _C.fused_add_gelu(x, bias, approximate, out)
+
+
+def gather_kvcache(
+    k_cache: Array,
+    v_cache: Array,
+    slots: Array,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    *,
+    layout: Literal["NHD", "HND"] = "NHD",
+    dtype: Any = "bfloat16",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """Read keys and values of slots from a paged cache.
+
+    Row i is place s % S of block s // S, s = slots[i]; zeros where s is negative or past the
+    cache. dtype is the cache's; an fp8 cache gives float(code) * scale, rounded once to dtype.
+    scale is one number or one for each head, 1 when left out.
+
+    k_cache: [B, S, H, D] (NHD), [B, H, S, D] (HND) of bfloat16, float16, float32,
+        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous
+    v_cache: [B, S, H, D] (NHD), [B, H, S, D] (HND) of bfloat16, float16, float32,
+        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous
+    slots: [n] of int64, int32; contiguous
+    k_scale: [P] of float32; contiguous
+    v_scale: [R] of float32; contiguous
+    dtype: bfloat16, float16, float32
+    Returns [n, H, D], dtype.
+    Returns [n, H, D], dtype.
+
+    >>> import numpy as np
+    >>> k_cache = np.arange(8, dtype=np.float32).reshape(2, 2, 1, 2)
+    >>> key, value = ac4k.gather_kvcache(k_cache, -k_cache, np.array([3, -1]), dtype="float32")
+    >>> key.tolist()
+    [[[6.0, 7.0]], [[0.0, 0.0]]]
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "gather_kvcache", (k_cache, v_cache, slots, k_scale, v_scale, layout, dtype), out
+        )
+        return traced
+    return _C.gather_kvcache(k_cache, v_cache, slots, k_scale, v_scale, layout, dtype, out)
 
 
 def gelu_and_mul(
@@ -362,6 +406,52 @@ def silu_and_mul(x: Array, *, out: Array | None = None) -> Array:
         traced: Array = _route("silu_and_mul", (x,), out)
         return traced
     return _C.silu_and_mul(x, out)
+
+
+def store_kvcache(
+    key: Array,
+    value: Array,
+    k_cache: Array,
+    v_cache: Array,
+    slot_mapping: Array,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    *,
+    layout: Literal["NHD", "HND"] = "NHD",
+) -> None:
+    """Write keys and values of tokens into the slots of a paged cache.
+
+    Token i goes to place s % S of block s // S, s = slot_mapping[i]. Tokens with a negative
+    slot, or one past the cache, are skipped, and so are keys past the end of slot_mapping. The
+    slots of a call must differ from each other. The cache has the dtype of the keys, or is fp8
+    and holds encode(x * (1 / scale)), nearest even and saturating; scale is one number or one
+    for each head, 1 when left out.
+
+    key: [K, H, D] of bfloat16, float16, float32; any strides, the last dim contiguous
+    value: [K, H, D] of bfloat16, float16, float32; any strides, the last dim contiguous
+    k_cache: [B, S, H, D] (NHD), [B, H, S, D] (HND) of bfloat16, float16, float32,
+        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous; written into
+    v_cache: [B, S, H, D] (NHD), [B, H, S, D] (HND) of bfloat16, float16, float32,
+        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous; written into
+    slot_mapping: [n] of int64, int32; contiguous
+    k_scale: [P] of float32; contiguous
+    v_scale: [R] of float32; contiguous
+
+    >>> import numpy as np
+    >>> key = np.arange(1, 5, dtype=np.float32).reshape(2, 1, 2)
+    >>> k_cache, v_cache = np.zeros((2, 2, 2, 1, 2), np.float32)
+    >>> ac4k.store_kvcache(key, -key, k_cache, v_cache, np.array([3, -1]))
+    >>> k_cache.reshape(4, 2).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 2.0]]
+    """
+    if _is_tracing():
+        _route(
+            "store_kvcache",
+            (key, value, k_cache, v_cache, slot_mapping, k_scale, v_scale, layout),
+            None,
+        )
+    else:
+        _C.store_kvcache(key, value, k_cache, v_cache, slot_mapping, k_scale, v_scale, layout)
 
 
 def stream_bytes(src: Array, W: int, *, out: Array | None = None) -> Array:

@@ -152,6 +152,62 @@ def rope_3d(
     return _rotated(q, k, angles, "interleaved", inside)
 
 
+def _slot_places(cache: Float64, slots: Any, layout: str) -> tuple[Any, Any, Any]:
+    """Which tokens have a slot in the cache, and the block and place of each of those."""
+    size = cache.shape[1 if layout == "NHD" else 2]
+    there = np.flatnonzero((slots >= 0) & (slots < cache.shape[0] * size))
+    block, place = np.divmod(np.asarray(slots)[there].astype(np.int64), max(size, 1))
+    return there, block, place
+
+
+def store_kvcache(
+    key: Float64,
+    value: Float64,
+    k_cache: Float64,
+    v_cache: Float64,
+    slot_mapping: Any,
+    k_scale: Float64 | None = None,
+    v_scale: Float64 | None = None,
+    *,
+    layout: str = "NHD",
+) -> tuple[Reference, ...]:
+    results = []
+    for tokens, cache, scale in ((key, k_cache, k_scale), (value, v_cache, v_scale)):
+        there, block, place = _slot_places(cache, slot_mapping, layout)
+        at = (block, place) if layout == "NHD" else (block, slice(None), place)
+        inverse = np.ones(1) if scale is None else 1 / scale.astype(np.float32)
+        stored = tokens[there] * inverse.astype(np.float64)[:, None]
+        result, allowed = cache.copy(), np.full(cache.shape, 1e-300)
+        result[at] = stored
+        # The cache's dtype cannot be seen here: half a step of e5m2 is an eighth, e4m3 has the
+        # larger denormals and saturates first. Tests of its own know better.
+        magnitude = np.abs(stored)
+        allowed[at] = magnitude / 8 + 2.0**-10 + np.maximum(magnitude - 448, 0)
+        results.append(Reference(result, absolute=allowed))
+    return tuple(results)
+
+
+def gather_kvcache(
+    k_cache: Float64,
+    v_cache: Float64,
+    slots: Any,
+    k_scale: Float64 | None = None,
+    v_scale: Float64 | None = None,
+    *,
+    layout: str = "NHD",
+    dtype: str = "bfloat16",
+) -> tuple[Reference, ...]:
+    results = []
+    for cache, scale in ((k_cache, k_scale), (v_cache, v_scale)):
+        there, block, place = _slot_places(cache, slots, layout)
+        heads = cache.shape[2 if layout == "NHD" else 1]
+        result = np.zeros((len(slots), heads, cache.shape[3]))
+        rows = cache[block, place] if layout == "NHD" else cache[block, :, place]
+        result[there] = rows if scale is None else rows * scale[:, None]
+        results.append(Reference(result, np.abs(result)))
+    return tuple(results)
+
+
 def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
     R, W = src.size, int(W)
     if W > R:
@@ -169,6 +225,7 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "gemm": gemm,
     "element_wise_mul_add": element_wise_mul_add,
     "fused_add_gelu": fused_add_gelu,
+    "gather_kvcache": gather_kvcache,
     "gelu_and_mul": gelu_and_mul,
     "mrope": mrope,
     "relu2": relu2,
@@ -177,6 +234,7 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "rope_3d": rope_3d,
     "silu_and_mul": silu_and_mul,
     "rms_norm": rms_norm,
+    "store_kvcache": store_kvcache,
     "stream_bytes": stream_bytes,
 }
 
@@ -229,6 +287,8 @@ _LARGEST = {
     "f64": 1.7976931348623157e308,
     "f16": 65504.0,
     "bf16": 3.3895314e38,
+    "f8e4m3": 448.0,
+    "f8e5m2": 57344.0,
 }
 
 

@@ -69,6 +69,30 @@ Status gated(DType type, const View& x, void* out, Gate gate);
 // max(x, 0)^2; NaN stays NaN.
 Status relu2(DType type, const View& x, void* out);
 
+// The keys or the values of tokens and of a paged cache. Strides are in elements.
+struct KvCachePart {
+  void* tokens;  // [num_tokens, num_heads, head_dim]; what gather writes
+  void* cache;
+  const float* scale;  // of an fp8 cache; null: 1
+  int64_t token_stride, head_stride;
+  int64_t block_stride, slot_stride, cache_head_stride;
+  int64_t scale_stride;  // between heads: 0 or 1
+};
+struct KvCacheArgs {
+  DType type;        // of the tokens
+  DType cache_type;  // the same, f8e4m3 or f8e5m2
+  KvCachePart parts[2];
+  const void* slots;
+  DType slot_type;  // i32 or i64
+  int64_t num_tokens, num_heads, head_dim;
+  int64_t num_blocks, block_size;
+};
+// Slot s is place s % block_size of block s / block_size. Tokens whose slot is negative or past the
+// cache are not stored, and gathered as zeros. fp8: encode(x * (1 / scale)) and float(code) *
+// scale.
+Status store_kvcache(const KvCacheArgs& args);
+Status gather_kvcache(const KvCacheArgs& args);
+
 // out[i] = XOR of src[i + j * write_bytes] over all j that stay below read_bytes; where write_bytes
 // > read_bytes, out[i] = src[i % read_bytes] (0 when there is nothing to read). Reads and writes
 // each byte once: the roofline of memory-bound ops.

@@ -36,6 +36,8 @@ HUGE = (2**31, 2**40, 2**61, 2**62)
 GUARD = 64  # bytes before and after each output
 EXCEPTIONS = (TypeError, ValueError, NotImplementedError, RuntimeError, MemoryError)
 TORCH = {name: getattr(torch, dtype.torch) for name, dtype in DTYPES.items()}
+# Indices that ops want to differ from each other; some lie outside.
+DISTINCT = ("slot_mapping",)
 OTHER_DTYPES = ("f64", "f16", "bf16", "i64", "u8", "bool")
 
 
@@ -151,7 +153,11 @@ class Call:
             if param["has_default"] and rng.random() < 0.5:
                 return None
             dtype = self.dtype(param)
-            tensor = random_tensor(rng, self.shape(param), dtype, self.device)
+            shape = self.shape(param)
+            tensor = random_tensor(rng, shape, dtype, self.device)
+            if param["name"] in DISTINCT:
+                chosen = rng.sample(range(-3, 2 * shape[0] + 3), shape[0])
+                tensor = torch.tensor(chosen, dtype=TORCH[dtype], device=self.device)
             if param["mutable"]:
                 guarded = Guarded(self.shape(param), dtype, self.device)
                 guarded.tensor.copy_(tensor)
@@ -251,7 +257,8 @@ class Call:
         if np.prod([float(size) for size in shape]) < 2**62:
             self.values[name] = one.expand(shape)
         # An output of 2^31 elements would be right, and slow.
-        self.out = self.out if self.out is not None else torch.empty(3, device=self.device)
+        if self.out is None and self.present:
+            self.out = torch.empty(3, device=self.device)
 
     def other_device(self) -> None:
         if (name := self.pick("tensor")) is not None:
@@ -422,7 +429,7 @@ def one_call(
         return f"{what}: {type(error).__name__}: {error}"
     else:
         counts["result"] += 1
-        aliased = call.mutation == "overlap"
+        aliased = call.mutation == "overlap" and bool(call.outs)
         on_meta = any(
             isinstance(v, torch.Tensor) and v.device.type == "meta" for v in call.values.values()
         )

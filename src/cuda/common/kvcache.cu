@@ -1,0 +1,207 @@
+// Tokens to the slots of a paged KV cache, and back.
+//
+// All kernels: block (bx, by), bx * by = 256: bx threads side by side cover bx units of a token
+// (its heads one after another), by of them handle neighbouring tokens. Grid: (unit tiles * token
+// tiles, 2), y = 0 for the keys and 1 for the values. No shared memory. Roofline: HBM, 1 read to 1
+// write (fp8 caches: 2 or 4 to 1). A unit is a word of 16 bytes, or eight elements where numbers
+// are converted; where alignment or odd sizes forbid that, one element.
+#include "common/dependent_launch.cuh"
+#include "common/kvcache.h"
+#include "common/quantize.cuh"
+#include "common/types.cuh"
+
+namespace ac4k {
+
+struct KvPlace {
+  int64_t token;
+  unsigned head, unit;  // of the head
+  bool inside;
+};
+
+__device__ __forceinline__ KvPlace kv_place(const KvCacheParams& params) {
+  const unsigned token_tile = blockIdx.x / params.num_unit_tiles;
+  const unsigned unit_tile = blockIdx.x - token_tile * params.num_unit_tiles;
+  const int64_t token = static_cast<int64_t>(token_tile) * blockDim.y + threadIdx.y;
+  const unsigned unit = unit_tile * blockDim.x + threadIdx.x;
+  const unsigned head = params.num_heads == 1 ? 0 : unit / params.head_units;
+  const unsigned in_head = unit - head * params.head_units;
+  const bool inside =
+      token < params.num_tokens && head < params.num_heads && in_head < params.head_units;
+  return {token, head, in_head, inside};
+}
+
+__device__ __forceinline__ int64_t slot_of(const KvCacheParams& params, int64_t token) {
+  return params.wide_slots ? static_cast<const int64_t*>(params.slots)[token]
+                           : static_cast<const int*>(params.slots)[token];
+}
+
+__device__ __forceinline__ bool is_slot(const KvCacheParams& params, int64_t slot) {
+  return slot >= 0 && slot < params.num_slots;
+}
+
+// Where a head of a slot begins.
+__device__ __forceinline__ int64_t cache_offset(const KvCacheParams& params,
+                                                const KvCachePart& part, int64_t slot,
+                                                unsigned head) {
+  const int64_t in_block = static_cast<int64_t>(head) * part.cache_head_stride;
+  if (params.block_size == 0) return slot * part.slot_stride + in_block;
+  int64_t block;
+  if (params.num_slots <= 0xffffffffll) {
+    block = static_cast<unsigned>(slot) / static_cast<unsigned>(params.block_size);
+  } else {
+    block = slot / params.block_size;
+  }
+  const int64_t offset = slot - block * params.block_size;
+  return block * part.block_stride + offset * part.slot_stride + in_block;
+}
+
+__device__ __forceinline__ int64_t token_offset(const KvCachePart& part, const KvPlace& place) {
+  return place.token * part.token_stride + static_cast<int64_t>(place.head) * part.head_stride;
+}
+
+__device__ __forceinline__ float scale_at(const KvCachePart& part, unsigned head) {
+  return part.scale == nullptr ? 1.0f : part.scale[head * static_cast<unsigned>(part.scale_stride)];
+}
+
+// A cache of the tokens' own type. Word: what a thread copies; everything is aligned to it.
+template <typename Word>
+__device__ __forceinline__ void store_copies(const KvCacheParams& params) {
+  const KvCachePart& part = params.parts[blockIdx.y];
+  const KvPlace place = kv_place(params);
+  if (!place.inside) return;
+  wait_for_previous_kernels();
+  const Word word = static_cast<const Word*>(part.tokens)[token_offset(part, place) + place.unit];
+  const int64_t slot = slot_of(params, place.token);
+  allow_next_kernel();
+  if (!is_slot(params, slot)) return;
+  static_cast<Word*>(part.cache)[cache_offset(params, part, slot, place.head) + place.unit] = word;
+}
+
+template <typename Word>
+__device__ __forceinline__ void gather_copies(const KvCacheParams& params) {
+  const KvCachePart& part = params.parts[blockIdx.y];
+  const KvPlace place = kv_place(params);
+  if (!place.inside) return;
+  wait_for_previous_kernels();
+  const int64_t slot = slot_of(params, place.token);
+  Word word{};
+  if (is_slot(params, slot)) {
+    word = static_cast<const Word*>(
+        part.cache)[cache_offset(params, part, slot, place.head) + place.unit];
+  }
+  allow_next_kernel();
+  static_cast<Word*>(part.tokens)[token_offset(part, place) + place.unit] = word;
+}
+
+// An fp8 cache: codes of x / scale. Tokens aligned to 16 bytes, the cache to 8.
+template <typename T, typename Format>
+__device__ __forceinline__ void store_codes(const KvCacheParams& params) {
+  const KvCachePart& part = params.parts[blockIdx.y];
+  const KvPlace place = kv_place(params);
+  if (!place.inside) return;
+  wait_for_previous_kernels();
+  const auto x = Unit<T>::load(static_cast<const T*>(part.tokens) + token_offset(part, place) +
+                               place.unit * kKvCacheUnit);
+  const int64_t slot = slot_of(params, place.token);
+  const float inverse = inverse_of(scale_at(part, place.head));
+  allow_next_kernel();
+  if (!is_slot(params, slot)) return;
+  unsigned char* codes =
+      static_cast<unsigned char*>(part.cache) + cache_offset(params, part, slot, place.head);
+  *reinterpret_cast<uint2*>(codes + place.unit * kKvCacheUnit) = encode_unit<Format>(x, inverse);
+}
+
+template <typename T, typename Format>
+__device__ __forceinline__ void gather_codes(const KvCacheParams& params) {
+  const KvCachePart& part = params.parts[blockIdx.y];
+  const KvPlace place = kv_place(params);
+  if (!place.inside) return;
+  wait_for_previous_kernels();
+  const int64_t slot = slot_of(params, place.token);
+  const float scale = scale_at(part, place.head);
+  uint2 codes{};
+  if (is_slot(params, slot)) {
+    codes = *reinterpret_cast<const uint2*>(static_cast<const unsigned char*>(part.cache) +
+                                            cache_offset(params, part, slot, place.head) +
+                                            place.unit * kKvCacheUnit);
+  }
+  allow_next_kernel();
+  float low[4], high[4];
+  Format::decode4(codes.x, low);
+  Format::decode4(codes.y, high);
+  Unit<T> unit;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    unit.at(i) = narrow<T>(low[i] * scale);
+    unit.at(i + 4) = narrow<T>(high[i] * scale);
+  }
+  T* to = static_cast<T*>(part.tokens) + token_offset(part, place) + place.unit * kKvCacheUnit;
+#pragma unroll
+  for (int i = 0; i < Unit<T>::kVectors; ++i) {
+    store(reinterpret_cast<Vector<T>*>(to) + i, unit.vectors[i]);
+  }
+}
+
+// One element a thread: any size, any alignment.
+template <typename T, typename Format>
+__device__ __forceinline__ void store_codes_slowly(const KvCacheParams& params) {
+  const KvCachePart& part = params.parts[blockIdx.y];
+  const KvPlace place = kv_place(params);
+  if (!place.inside) return;
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  const int64_t slot = slot_of(params, place.token);
+  if (!is_slot(params, slot)) return;
+  const float x = widen(static_cast<const T*>(part.tokens)[token_offset(part, place) + place.unit]);
+  const float inverse = inverse_of(scale_at(part, place.head));
+  static_cast<unsigned char*>(
+      part.cache)[cache_offset(params, part, slot, place.head) + place.unit] =
+      static_cast<unsigned char>(Format::encode4(__fmul_rn(x, inverse), 0.0f, 0.0f, 0.0f));
+}
+
+template <typename T, typename Format>
+__device__ __forceinline__ void gather_codes_slowly(const KvCacheParams& params) {
+  const KvCachePart& part = params.parts[blockIdx.y];
+  const KvPlace place = kv_place(params);
+  if (!place.inside) return;
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  const int64_t slot = slot_of(params, place.token);
+  uint32_t code = 0;
+  if (is_slot(params, slot)) {
+    code = static_cast<const unsigned char*>(
+        part.cache)[cache_offset(params, part, slot, place.head) + place.unit];
+  }
+  float values[4];
+  Format::decode4(code, values);
+  static_cast<T*>(part.tokens)[token_offset(part, place) + place.unit] =
+      narrow<T>(values[0] * scale_at(part, place.head));
+}
+
+}  // namespace ac4k
+
+#define AC4K_KV_KERNEL(name, ...)                                           \
+  extern "C" __global__ void __launch_bounds__(ac4k::kKvCacheThreads) name( \
+      const __grid_constant__ ac4k::KvCacheParams params) {                 \
+    __VA_ARGS__(params);                                                    \
+  }
+#define AC4K_KV_COPY(Word, bytes)                                      \
+  AC4K_KV_KERNEL(store_kvcache_copy_##bytes, ac4k::store_copies<Word>) \
+  AC4K_KV_KERNEL(gather_kvcache_copy_##bytes, ac4k::gather_copies<Word>)
+#define AC4K_KV_CODES(T, suffix, Format, format)                                          \
+  AC4K_KV_KERNEL(store_kvcache_##format##_##suffix, ac4k::store_codes<T, ac4k::Format>)   \
+  AC4K_KV_KERNEL(store_kvcache_slowly_##format##_##suffix,                                \
+                 ac4k::store_codes_slowly<T, ac4k::Format>)                               \
+  AC4K_KV_KERNEL(gather_kvcache_##format##_##suffix, ac4k::gather_codes<T, ac4k::Format>) \
+  AC4K_KV_KERNEL(gather_kvcache_slowly_##format##_##suffix,                               \
+                 ac4k::gather_codes_slowly<T, ac4k::Format>)
+#define AC4K_KV_TYPES(T, suffix)       \
+  AC4K_KV_CODES(T, suffix, E4M3, e4m3) \
+  AC4K_KV_CODES(T, suffix, E5M2, e5m2)
+
+AC4K_KV_COPY(uint4, 16)
+AC4K_KV_COPY(unsigned int, 4)
+AC4K_KV_COPY(unsigned short, 2)
+AC4K_KV_TYPES(float, f32)
+AC4K_KV_TYPES(__half, f16)
+AC4K_KV_TYPES(__nv_bfloat16, bf16)
