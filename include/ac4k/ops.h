@@ -57,6 +57,19 @@ static inline ac4k_status ac4k_fused_add_gelu(const DLTensor* x, const DLTensor*
   return ac4k_call(ac4k_find_op("fused_add_gelu"), args, 3, outputs, 1, stream);
 }
 
+/* Add a residual and divide each row by its root mean square, in one pass. fused_add_rms_norm(x:
+ * T[..., N] row_strided, residual: T[..., N] row_strided, weight: T[N]? = None, eps: float = 1e-6,
+ * *, cast_first: bool = False) -> T[..., N] row_strided, T[..., N] row_strided */
+static inline ac4k_status ac4k_fused_add_rms_norm(const DLTensor* x, const DLTensor* residual,
+                                                  const DLTensor* weight, double eps,
+                                                  int cast_first, const DLTensor* out0,
+                                                  const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(residual), ac4k_tensor_arg(weight),
+                           ac4k_float_arg(eps), ac4k_bool_arg(cast_first)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("fused_add_rms_norm"), args, 5, outputs, 2, stream);
+}
+
 /* Read keys and values of slots from a paged cache. gather_kvcache(k_cache: C[layout: B, S, H, D |
  * B, H, S, D] row_strided, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided, slots: I[n],
  * k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} = NHD, dtype: T = bf16)
@@ -91,6 +104,18 @@ static inline ac4k_status ac4k_gemm(const DLTensor* A, const DLTensor* B, const 
   return ac4k_call(ac4k_find_op("gemm"), args, 2, outputs, 1, stream);
 }
 
+/* Take off each row's mean, divide by its standard deviation, apply weight and bias. layer_norm(x:
+ * T[..., N] row_strided, weight: T[N]? = None, bias: T[N]? = None, eps: float = 1e-5) -> T[..., N]
+ * row_strided */
+static inline ac4k_status ac4k_layer_norm(const DLTensor* x, const DLTensor* weight,
+                                          const DLTensor* bias, double eps, const DLTensor* out,
+                                          void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(weight), ac4k_tensor_arg(bias),
+                           ac4k_float_arg(eps)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("layer_norm"), args, 4, outputs, 1, stream);
+}
+
 /* Rotary position embedding with a time, a height and a width position for every token. mrope(q:
  * T[..., H, D] row_strided, positions: I[3, rows], cos_sin: f32[P, R], k: T[..., G, D]? row_strided
  * = None, *, section_t: int, section_h: int, section_w: int, interleaved_sections: bool = False,
@@ -107,6 +132,22 @@ static inline ac4k_status ac4k_mrope(const DLTensor* q, const DLTensor* position
                            ac4k_choice_arg(style)};
   const DLTensor* const outputs[] = {out0, out1};
   return ac4k_call(ac4k_find_op("mrope"), args, 9, outputs, 2, stream);
+}
+
+/* Divide queries and keys by their root mean square, each head or all heads together. qk_norm(q:
+ * T[..., H, D] row_strided, k: T[..., G, D] row_strided, q_weight: T[over: D | P]? = None,
+ * k_weight: T[over: D | R]? = None, eps: float = 1e-6, *, over: {head_dim, heads} = head_dim,
+ * cast_first: bool = False) -> T[..., H, D] row_strided, T[..., G, D] row_strided */
+static inline ac4k_status ac4k_qk_norm(const DLTensor* q, const DLTensor* k,
+                                       const DLTensor* q_weight, const DLTensor* k_weight,
+                                       double eps, const char* over, int cast_first,
+                                       const DLTensor* out0, const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q),        ac4k_tensor_arg(k),
+                           ac4k_tensor_arg(q_weight), ac4k_tensor_arg(k_weight),
+                           ac4k_float_arg(eps),       ac4k_choice_arg(over),
+                           ac4k_bool_arg(cast_first)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("qk_norm"), args, 7, outputs, 2, stream);
 }
 
 /* The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N] */

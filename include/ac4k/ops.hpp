@@ -23,6 +23,17 @@ inline void fused_add_gelu(const TensorView& x, const TensorView& bias, const Te
   check(ac4k_fused_add_gelu(x.get(), bias.get(), approximate, out.get(), stream));
 }
 
+// Add a residual and divide each row by its root mean square, in one pass. fused_add_rms_norm(x:
+// T[..., N] row_strided, residual: T[..., N] row_strided, weight: T[N]? = None, eps: float = 1e-6,
+// *, cast_first: bool = False) -> T[..., N] row_strided, T[..., N] row_strided
+inline void fused_add_rms_norm(const TensorView& x, const TensorView& residual,
+                               const std::optional<TensorView>& weight, const TensorView& out0,
+                               const TensorView& out1, double eps = 1e-06, int cast_first = false,
+                               void* stream = nullptr) {
+  check(ac4k_fused_add_rms_norm(x.get(), residual.get(), weight ? weight->get() : nullptr, eps,
+                                cast_first, out0.get(), out1.get(), stream));
+}
+
 // Read keys and values of slots from a paged cache. gather_kvcache(k_cache: C[layout: B, S, H, D |
 // B, H, S, D] row_strided, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided, slots: I[n],
 // k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} = NHD, dtype: T = bf16)
@@ -50,6 +61,16 @@ inline void gemm(const TensorView& A, const TensorView& B, const TensorView& out
   check(ac4k_gemm(A.get(), B.get(), out.get(), stream));
 }
 
+// Take off each row's mean, divide by its standard deviation, apply weight and bias. layer_norm(x:
+// T[..., N] row_strided, weight: T[N]? = None, bias: T[N]? = None, eps: float = 1e-5) -> T[..., N]
+// row_strided
+inline void layer_norm(const TensorView& x, const std::optional<TensorView>& weight,
+                       const std::optional<TensorView>& bias, const TensorView& out,
+                       double eps = 1e-05, void* stream = nullptr) {
+  check(ac4k_layer_norm(x.get(), weight ? weight->get() : nullptr, bias ? bias->get() : nullptr,
+                        eps, out.get(), stream));
+}
+
 // Rotary position embedding with a time, a height and a width position for every token. mrope(q:
 // T[..., H, D] row_strided, positions: I[3, rows], cos_sin: f32[P, R], k: T[..., G, D]? row_strided
 // = None, *, section_t: int, section_h: int, section_w: int, interleaved_sections: bool = False,
@@ -62,6 +83,20 @@ inline void mrope(const TensorView& q, const TensorView& positions, const Tensor
   check(ac4k_mrope(q.get(), positions.get(), cos_sin.get(), k ? k->get() : nullptr, section_t,
                    section_h, section_w, interleaved_sections, style, out0.get(),
                    out1 ? out1->get() : nullptr, stream));
+}
+
+// Divide queries and keys by their root mean square, each head or all heads together. qk_norm(q:
+// T[..., H, D] row_strided, k: T[..., G, D] row_strided, q_weight: T[over: D | P]? = None,
+// k_weight: T[over: D | R]? = None, eps: float = 1e-6, *, over: {head_dim, heads} = head_dim,
+// cast_first: bool = False) -> T[..., H, D] row_strided, T[..., G, D] row_strided
+inline void qk_norm(const TensorView& q, const TensorView& k,
+                    const std::optional<TensorView>& q_weight,
+                    const std::optional<TensorView>& k_weight, const TensorView& out0,
+                    const TensorView& out1, double eps = 1e-06, const char* over = "head_dim",
+                    int cast_first = false, void* stream = nullptr) {
+  check(ac4k_qk_norm(q.get(), k.get(), q_weight ? q_weight->get() : nullptr,
+                     k_weight ? k_weight->get() : nullptr, eps, over, cast_first, out0.get(),
+                     out1.get(), stream));
 }
 
 // The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N]

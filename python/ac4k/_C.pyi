@@ -13,6 +13,14 @@ def fused_add_gelu(
     approximate: Literal["none", "tanh"] = "none",
     out: Array | None = None,
 ) -> Array: ...
+def fused_add_rms_norm(
+    x: Array,
+    residual: Array,
+    weight: Array | None = None,
+    eps: float = 1e-06,
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def gather_kvcache(
     k_cache: Array,
     v_cache: Array,
@@ -29,6 +37,13 @@ def gelu_and_mul(
     out: Array | None = None,
 ) -> Array: ...
 def gemm(A: Array, B: Array, out: Array | None = None) -> Array: ...
+def layer_norm(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-05,
+    out: Array | None = None,
+) -> Array: ...
 def mrope(
     q: Array,
     positions: Array,
@@ -41,6 +56,16 @@ def mrope(
     style: Literal["neox", "interleaved"] = "neox",
     out: Any | None = None,
 ) -> Any: ...
+def qk_norm(
+    q: Array,
+    k: Array,
+    q_weight: Array | None = None,
+    k_weight: Array | None = None,
+    eps: float = 1e-06,
+    over: Literal["head_dim", "heads"] = "head_dim",
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def relu2(x: Array, out: Array | None = None) -> Array: ...
 def residual_gate(x: Array, y: Array, gate: Array, out: Array | None = None) -> Array: ...
 def rms_norm(

@@ -10,10 +10,13 @@ from ac4k._native import C as _C
 __all__ = [
     "element_wise_mul_add",
     "fused_add_gelu",
+    "fused_add_rms_norm",
     "gather_kvcache",
     "gelu_and_mul",
     "gemm",
+    "layer_norm",
     "mrope",
+    "qk_norm",
     "relu2",
     "residual_gate",
     "rms_norm",
@@ -90,6 +93,41 @@ def fused_add_gelu(
         traced: Array = _route("fused_add_gelu", (x, bias, approximate), out)
         return traced
     return _C.fused_add_gelu(x, bias, approximate, out)
+
+
+def fused_add_rms_norm(
+    x: Array,
+    residual: Array,
+    weight: Array | None = None,
+    eps: float = 1e-06,
+    *,
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """Add a residual and divide each row by its root mean square, in one pass.
+
+    new_residual = x + residual, rounded to the dtype; y = rms_norm(new_residual, weight, eps,
+    cast_first=cast_first), bit by bit. Returns (y, new_residual); out=(x, residual) works in
+    place.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    residual: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    weight: [N] of float32, float16, bfloat16; contiguous
+    Returns [..., N], same dtype.
+    Returns [..., N], same dtype.
+
+    >>> import numpy as np
+    >>> x, residual = np.array([[3, -1]], np.float32), np.array([[-1, 3]], np.float32)
+    >>> y, new_residual = ac4k.fused_add_rms_norm(x, residual, eps=0.0)
+    >>> y.tolist(), new_residual.tolist()
+    ([[1.0, 1.0]], [[2.0, 2.0]])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "fused_add_rms_norm", (x, residual, weight, eps, cast_first), out
+        )
+        return traced
+    return _C.fused_add_rms_norm(x, residual, weight, eps, cast_first, out)
 
 
 def gather_kvcache(
@@ -180,6 +218,36 @@ def gemm(A: Array, B: Array, *, out: Array | None = None) -> Array:
     return _C.gemm(A, B, out)
 
 
+def layer_norm(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-05,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Take off each row's mean, divide by its standard deviation, apply weight and bias.
+
+    out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias over the last dim, var being the
+    mean of squares, in float32, rounded once. The variance comes from centred values, so that a
+    large mean costs no digits. A row with a NaN or an infinity is NaN.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    weight: [N] of float32, float16, bfloat16; contiguous
+    bias: [N] of float32, float16, bfloat16; contiguous
+    Returns [..., N], same dtype.
+
+    >>> import numpy as np
+    >>> x = np.array([[1, 3]], np.float32)
+    >>> ac4k.layer_norm(x, bias=np.array([5, 5], np.float32), eps=0.0).tolist()
+    [[4.0, 6.0]]
+    """
+    if _is_tracing():
+        traced: Array = _route("layer_norm", (x, weight, bias, eps), out)
+        return traced
+    return _C.layer_norm(x, weight, bias, eps, out)
+
+
 def mrope(
     q: Array,
     positions: Array,
@@ -235,6 +303,43 @@ def mrope(
     return _C.mrope(
         q, positions, cos_sin, k, section_t, section_h, section_w, interleaved_sections, style, out
     )
+
+
+def qk_norm(
+    q: Array,
+    k: Array,
+    q_weight: Array | None = None,
+    k_weight: Array | None = None,
+    eps: float = 1e-06,
+    *,
+    over: Literal["head_dim", "heads"] = "head_dim",
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """Divide queries and keys by their root mean square, each head or all heads together.
+
+    rms_norm of q and of k in one launch: over the last dim (over="head_dim", weights [D], as
+    Qwen3 does), or over the last two (over="heads", weights [H*D] and [G*D], as Wan does),
+    whose heads must then be contiguous.
+
+    q: [..., H, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    k: [..., G, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    q_weight: [D] (head_dim), [P] (heads) of float32, float16, bfloat16; contiguous
+    k_weight: [D] (head_dim), [R] (heads) of float32, float16, bfloat16; contiguous
+    Returns [..., H, D], same dtype.
+    Returns [..., G, D], same dtype.
+
+    >>> import numpy as np
+    >>> q = np.array([[[2, -2], [1, 1]]], np.float32)
+    >>> [y.tolist() for y in ac4k.qk_norm(q, q[:, :1], eps=0.0)]
+    [[[[1.0, -1.0], [1.0, 1.0]]], [[[1.0, -1.0]]]]
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "qk_norm", (q, k, q_weight, k_weight, eps, over, cast_first), out
+        )
+        return traced
+    return _C.qk_norm(q, k, q_weight, k_weight, eps, over, cast_first, out)
 
 
 def relu2(x: Array, *, out: Array | None = None) -> Array:

@@ -31,6 +31,27 @@ class Reference(NamedTuple):
     absolute: NDArray[Any] | float | None = None
 
 
+def round_to(dtype: str, values: NDArray[Any]) -> Float64:
+    """Float32 numbers to the nearest of a narrower format, ties to even."""
+    single = np.asarray(values).astype(np.float32)
+    if dtype == "f16":
+        single = single.astype(np.float16)
+    elif dtype == "bf16":
+        bits = single.view(np.uint32)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+        single = np.where(np.isnan(single), single, rounded.view(np.float32))
+    return single.astype(np.float64)
+
+
+def _dtype_holding(*arrays: Float64) -> str:
+    """The narrowest dtype whose numbers these are: references see values and no dtypes, and random
+    float32 numbers are never all of a 16-bit format."""
+    for dtype in ("bf16", "f16"):
+        if all(np.array_equal(round_to(dtype, a), a, equal_nan=True) for a in arrays):
+            return dtype
+    return "f32"
+
+
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
@@ -80,9 +101,11 @@ def residual_gate(x: Float64, y: Float64, gate: Float64) -> Reference:
     return element_wise_mul_add(gate[..., None, :], y, x)
 
 
-def _as_float32(values: Float64) -> Float64:
-    """Squares and sums leave float32's range where float64 does not notice."""
-    return values.astype(np.float32).astype(np.float64)
+def _in_range(values: Float64) -> Float64:
+    """Squares and sums leave float32's range where float64 does not notice; no other rounding."""
+    single = values.astype(np.float32)
+    denormal = np.abs(values) < 2.0**-126
+    return np.where(np.isinf(single) | denormal, single, values)
 
 
 def rms_norm(
@@ -90,7 +113,7 @@ def rms_norm(
 ) -> Reference:
     N = x.shape[-1]
     w = np.ones(1) if weight is None else weight
-    mean = _as_float32(np.sum(_as_float32(x * x), axis=-1, keepdims=True)) / max(N, 1)
+    mean = _in_range(np.sum(_in_range(x * x), axis=-1, keepdims=True)) / max(N, 1)
     result = x / np.sqrt(mean + eps) * w
     # A rounding to the dtype before the weight comes in fits into what the last rounding leaves of
     # eps, but for float16's denormals.
@@ -208,6 +231,65 @@ def gather_kvcache(
     return tuple(results)
 
 
+def fused_add_rms_norm(
+    x: Float64,
+    residual: Float64,
+    weight: Float64 | None = None,
+    eps: float = 1e-6,
+    *,
+    cast_first: bool = False,
+) -> tuple[Reference, Reference]:
+    total = round_to(
+        _dtype_holding(x, residual), x.astype(np.float32) + residual.astype(np.float32)
+    )
+    return rms_norm(total, weight, eps, cast_first=cast_first), Reference(total)
+
+
+def layer_norm(
+    x: Float64, weight: Float64 | None = None, bias: Float64 | None = None, eps: float = 1e-5
+) -> Reference:
+    N = max(x.shape[-1], 1)
+    w = np.ones(1) if weight is None else np.abs(weight)
+    mean = _in_range(np.sum(x, axis=-1, keepdims=True)) / N
+    centred = _in_range(x - mean)
+    variance = _in_range(np.sum(_in_range(centred * centred), axis=-1, keepdims=True)) / N
+    result = centred / np.sqrt(variance + eps) * (1 if weight is None else weight)
+    if bias is not None:
+        result = result + bias
+    # Sums of N/16 additions as in rms_norm and 8 of partial sums. The first one gives a pivot that
+    # is off from the mean, the second one takes that off again and is itself off by half as many
+    # eps of the mean |x - pivot|.
+    additions = N / 16 + 8
+    off = additions / 2 * 2.0**-23 * np.sum(np.abs(x), axis=-1, keepdims=True) / N
+    spread = np.sum(np.abs(centred), axis=-1, keepdims=True) / N + off
+    size = np.abs(centred) * (1 + additions / 16) + off + spread * (additions / 8)
+    return Reference(
+        result, size / np.sqrt(variance + eps) * w + (0 if bias is None else np.abs(bias))
+    )
+
+
+def qk_norm(
+    q: Float64,
+    k: Float64,
+    q_weight: Float64 | None = None,
+    k_weight: Float64 | None = None,
+    eps: float = 1e-6,
+    *,
+    over: str = "head_dim",
+    cast_first: bool = False,
+) -> tuple[Reference, Reference]:
+    def norm(x: Float64, weight: Float64 | None) -> Reference:
+        rows = x.reshape(*x.shape[:-2], -1) if over == "heads" else x
+        found = rms_norm(rows, weight, eps, cast_first=cast_first)
+        magnitude = np.reshape(found.magnitude, x.shape)
+        absolute = found.absolute
+        if absolute is not None:
+            absolute = np.broadcast_to(absolute, rows.shape).reshape(x.shape)
+        return Reference(found.result.reshape(x.shape), magnitude, absolute)
+
+    return norm(q, q_weight), norm(k, k_weight)
+
+
 def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
     R, W = src.size, int(W)
     if W > R:
@@ -233,6 +315,9 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "rope": rope,
     "rope_3d": rope_3d,
     "silu_and_mul": silu_and_mul,
+    "fused_add_rms_norm": fused_add_rms_norm,
+    "layer_norm": layer_norm,
+    "qk_norm": qk_norm,
     "rms_norm": rms_norm,
     "store_kvcache": store_kvcache,
     "stream_bytes": stream_bytes,

@@ -14,14 +14,21 @@ struct NormArgs {
   int64_t num_rows;
   int64_t num_columns;
   Rows x;
-  Rows out;
-  const void* weight = nullptr;  // may be null
-  const void* bias = nullptr;    // may be null
+  Rows out;  // may be x
+  const void* weight = nullptr;
+  const void* bias = nullptr;
   float eps = 0.0f;
   bool cast_first = false;  // round to the dtype before the weight comes in
+  // With a residual.
+  Rows residual = {};
+  Rows sum = {};  // may be residual or x
 };
 
-// x / sqrt(mean(x^2) + eps) * weight. `out` may be x.
+// x / sqrt(mean(x^2) + eps) * weight. The weight may be null.
 Status rms_norm(const NormArgs& args);
+// The same of sum = x + residual.
+Status add_rms_norm(const NormArgs& args);
+// (x - mean(x)) / sqrt(var(x) + eps) * weight + bias. Weight and bias may be null.
+Status layer_norm(const NormArgs& args);
 
 }  // namespace ac4k::cpu

@@ -27,6 +27,7 @@ inline NormPart norm_part(const RowView& x, const RowView& out, const void* weig
           .x_rows = x.offsets(),
           .out_rows = out.offsets(),
           .num_columns = num_columns,
+          .inverse_columns = 1.0f / static_cast<float>(num_columns),
           .num_rows = static_cast<uint32_t>(x.num_rows())};
 }
 
@@ -66,5 +67,20 @@ struct NormPlan {
     rows_per_block = plan.rows_per_block;
   }
 };
+
+// Launches a norm of one tensor: rms_norm and layer_norm.
+inline Status launch_norm(NormKernelTable& kernels, const Call& call, const RowView& x,
+                          const RowView& out, const void* weight, const void* bias,
+                          int64_t num_columns, float eps, bool cast_first) {
+  AC4K_TRY(check_num_rows(call, x.num_rows()));
+  const NormPlan plan(num_columns, size_of(call.type()),
+                      x.is_aligned() && out.is_aligned() && is_aligned(weight) && is_aligned(bias));
+  const int64_t blocks = ceil_div(x.num_rows(), plan.rows_per_block);
+  const NormParams params{.parts = {norm_part(x, out, weight, bias, num_columns), {}},
+                          .second_block = static_cast<uint32_t>(blocks),
+                          .eps = eps,
+                          .cast_first = cast_first};
+  return launch_1d(kernels[plan.kernel][norm_type(call.type())], call, blocks, plan.block, params);
+}
 
 }  // namespace ac4k

@@ -26,17 +26,9 @@ Status run_cpu(const Call& call) {
 
 Status run_cuda(const Call& call) {
   static constinit NormKernelTable kernels = AC4K_NORM_KERNELS(kModule, "rms_norm");
-  const RowView x(call.tensor(kX)), out(call.output());
-  const void* weight = data_or_null(call, kWeight);
-  AC4K_TRY(check_num_rows(call, x.num_rows()));
-  const NormPlan plan(call.dim(kN), size_of(call.type()),
-                      x.is_aligned() && out.is_aligned() && is_aligned(weight));
-  const int64_t blocks = ceil_div(x.num_rows(), plan.rows_per_block);
-  const NormParams params{.parts = {norm_part(x, out, weight, nullptr, call.dim(kN)), {}},
-                          .second_block = static_cast<uint32_t>(blocks),
-                          .eps = static_cast<float>(call.real(kEps)),
-                          .cast_first = call.integer(kCastFirst) != 0};
-  return launch_1d(kernels[plan.kernel][norm_type(call.type())], call, blocks, plan.block, params);
+  return launch_norm(kernels, call, RowView(call.tensor(kX)), RowView(call.output()),
+                     data_or_null(call, kWeight), nullptr, call.dim(kN),
+                     static_cast<float>(call.real(kEps)), call.integer(kCastFirst) != 0);
 }
 
 const RegisterOp kOp{{

@@ -34,11 +34,13 @@ class RowView {
   // For kernels: rows are fewer than 2^31 (check_num_rows).
   RowOffsets offsets() const {
     RowOffsets offsets{};
-    offsets.num_levels = std::max(views_.ndim, 1);
-    for (size_t level = 0; level < static_cast<size_t>(views_.ndim); ++level) {
-      const size_t d = static_cast<size_t>(views_.ndim) - 1 - level;
-      offsets.levels[level].stride = views_.strides[0][d];
-      offsets.levels[level].size = fast_divisor(static_cast<uint32_t>(views_.shape[d]));
+    if (views_.ndim == 0) return offsets;
+    offsets.stride = views_.strides[0][0];
+    offsets.num_inner = views_.ndim - 1;
+    for (int i = 0; i < offsets.num_inner; ++i) {
+      const auto d = static_cast<size_t>(views_.ndim - 1 - i);
+      offsets.inner[i] = {views_.strides[0][d],
+                          fast_divisor(static_cast<uint32_t>(views_.shape[d]))};
     }
     return offsets;
   }

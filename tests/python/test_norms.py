@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import ac4k
 from ac4k.bench.arrays import DTYPES
-from ac4k.reference import REFERENCES, error_ratio
+from ac4k.reference import error_ratio, references_of
 
 OPS = {op["name"]: op for op in ac4k.op_table()}
 TYPES = ("f32", "f16", "bf16")
@@ -52,12 +51,14 @@ def wide(value: Any) -> Any:
     return value.detach().double().cpu().numpy() if isinstance(value, torch.Tensor) else value
 
 
-def assert_right(name: str, dtype: str, result: torch.Tensor, *args: Any, **options: Any) -> None:
-    with np.errstate(all="ignore"):
-        expected = REFERENCES[name](*map(wide, args), **options)
-    assert result.dtype == TORCH[dtype]
-    assert tuple(result.shape) == expected.result.shape
-    assert error_ratio(dtype, OPS[name]["tolerance"], wide(result), expected) <= 1
+def assert_right(name: str, dtype: str, result: Any, *args: Any, **options: Any) -> None:
+    expected = references_of(name, *map(wide, args), **options)
+    results = result if isinstance(result, tuple) else (result,)
+    assert len(results) == len(expected)
+    for got, want in zip(results, expected, strict=True):
+        assert got.dtype == TORCH[dtype]
+        assert tuple(got.shape) == want.result.shape
+        assert error_ratio(dtype, OPS[name]["tolerance"], wide(got), want) <= 1
 
 
 def row_views(base: torch.Tensor) -> list[torch.Tensor]:
@@ -169,24 +170,200 @@ def test_rms_norm_special_values(device: str, dtype: str) -> None:
         assert bool((result == 0).all()), "squares past float32's range, as in PyTorch"
 
 
+IN_PLACE_SHAPES = [(33, 40), (3, 4096), (2, 8191), (2, 70000)]
+
+
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("shape", [(33, 40), (3, 4096), (2, 8191), (2, 70000)])
-def test_rms_norm_in_place(device: str, dtype: str, shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shape", IN_PLACE_SHAPES)
+def test_in_place(device: str, dtype: str, shape: tuple[int, ...]) -> None:
     x, weight = random(shape, dtype, device, 1), random(shape[-1:], dtype, device, 2)
-    expected = ac4k.rms_norm(x, weight)
-    assert torch.equal(ac4k.rms_norm(x, weight, out=x), expected)
+    calls: list[Callable[..., torch.Tensor]] = [
+        lambda x, **out: ac4k.rms_norm(x, weight, **out),
+        lambda x, **out: ac4k.layer_norm(x, weight, weight, **out),
+    ]
+    for call in calls:
+        expected, y = call(x), x.clone()
+        assert call(y, out=y) is y
+        assert torch.equal(y, expected)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", IN_PLACE_SHAPES)
+def test_fused_add_rms_norm_in_place(device: str, dtype: str, shape: tuple[int, ...]) -> None:
+    x, residual = random(shape, dtype, device, 1), random(shape, dtype, device, 2)
+    weight = random(shape[-1:], dtype, device, 3)
+    y, total = ac4k.fused_add_rms_norm(x, residual, weight)
+    a, b = x.clone(), residual.clone()
+    ac4k.fused_add_rms_norm(a, b, weight, out=(a, b))
+    assert torch.equal(a, y)
+    assert torch.equal(b, total)
+    a, b = x.clone(), residual.clone()
+    ac4k.fused_add_rms_norm(a, b, weight, out=(b, a))
+    assert torch.equal(b, y)
+    assert torch.equal(a, total)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fused_add_rms_norm(device: str, dtype: str, shape: tuple[int, ...]) -> None:
+    x, residual = random(shape, dtype, device, 1), random(shape, dtype, device, 2)
+    weight = random(shape[-1:], dtype, device, 3)
+    for w, cast_first in ((weight, False), (weight, True), (None, False)):
+        out = (poisoned(shape, dtype, device), poisoned(shape, dtype, device))
+        ac4k.fused_add_rms_norm(x, residual, w, 1e-5, cast_first=cast_first, out=out)
+        assert_right("fused_add_rms_norm", dtype, out, x, residual, w, 1e-5, cast_first=cast_first)
+        # The same as one op after the other.
+        assert torch.equal(out[1], x + residual)
+        assert torch.equal(out[0], ac4k.rms_norm(x + residual, w, 1e-5, cast_first=cast_first))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_fused_add_rms_norm_views(device: str, dtype: str) -> None:
+    views = row_views(random((6, 8, 40), dtype, device, 1))
+    others = row_views(random((6, 8, 40), dtype, device, 2))
+    for x, residual in zip(views, others, strict=True):
+        expected = ac4k.fused_add_rms_norm(x.contiguous(), residual.contiguous())
+        for a, b in ((x, residual), (x.contiguous(), residual), (x, residual.contiguous())):
+            result = ac4k.fused_add_rms_norm(a, b)
+            assert all(torch.equal(*pair) for pair in zip(result, expected, strict=True))
+        outs = (out_views(x)[1], out_views(x)[0])
+        ac4k.fused_add_rms_norm(x, residual, out=outs)
+        assert all(torch.equal(*pair) for pair in zip(outs, expected, strict=True))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_layer_norm(device: str, dtype: str, shape: tuple[int, ...]) -> None:
+    x = random(shape, dtype, device, 1) + 2
+    weight, bias = (random(shape[-1:], dtype, device, seed) for seed in (2, 3))
+    for w, b in ((weight, bias), (weight, None), (None, bias), (None, None)):
+        out = poisoned(shape, dtype, device)
+        assert ac4k.layer_norm(x, w, b, 1e-4, out=out) is out
+        assert_right("layer_norm", dtype, out, x, w, b, 1e-4)
+        assert torch.equal(out, ac4k.layer_norm(x, w, b, 1e-4)), "the same call gave other bits"
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_layer_norm_views(device: str, dtype: str) -> None:
+    for x in row_views(random((6, 8, 40), dtype, device, 1)):
+        weight, bias = (random((x.shape[-1],), dtype, device, seed) for seed in (2, 3))
+        result = ac4k.layer_norm(x, weight, bias)
+        assert torch.equal(result, ac4k.layer_norm(x.contiguous(), weight, bias))
+        assert_right("layer_norm", dtype, result, x, weight, bias)
+        for out in out_views(x):
+            ac4k.layer_norm(x, weight, bias, out=out)
+            assert torch.equal(out, result)
+
+
+@pytest.mark.parametrize("shape", [(64, 4096), (200, 128), (17, 2560)])
+def test_layer_norm_is_that_of_pytorch(device: str, shape: tuple[int, ...]) -> None:
+    x = random(shape, "f32", device, 1)
+    weight, bias = (random(shape[-1:], "f32", device, seed) for seed in (2, 3))
+    expected = torch.nn.functional.layer_norm(
+        x.double(), shape[-1:], weight.double(), bias.double()
+    )
+    # |x - mean| / std is below 6 here; sums cost N/64 and N/32 eps, as reference.py derives.
+    allowed = 2.0**-23 * (8 + shape[-1] / 16) * (6 * weight.double().abs() + bias.double().abs())
+    assert bool(((ac4k.layer_norm(x, weight, bias) - expected).abs() <= allowed).all())
+
+
+@pytest.mark.parametrize("mean", [1e3, 1e6, -3e7])
+def test_layer_norm_with_a_large_mean(device: str, mean: float) -> None:
+    """The spread is a few steps of float32 around the mean: all of it must survive."""
+    for columns in (129, 4096, 70001):
+        x = (random((3, columns), "f32", device, 1) * abs(mean) * 1e-6 + mean).contiguous()
+        expected = torch.nn.functional.layer_norm(x.double(), (columns,), eps=0.0)
+        error = (ac4k.layer_norm(x, eps=0.0) - expected).abs().max().item()
+        assert error < 2.0**-23 * (16 + columns / 8)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_layer_norm_special_values(device: str, dtype: str) -> None:
+    x = random((6, 64), dtype, device, 1)
+    x[0, 3] = math.nan
+    x[1, 5] = math.inf
+    x[2, 7] = -math.inf
+    x[3] = 0.0
+    x[4] = 12345.0
+    x[5, 0] = 60000.0
+    bias = random((64,), dtype, device, 2)
+    result = ac4k.layer_norm(x, None, bias)
+    assert_right("layer_norm", dtype, result, x, None, bias)
+    assert result[:3].isnan().all()
+    assert torch.equal(result[3], bias)
+    assert torch.equal(result[4], bias), "a constant row"
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    "shape", [(3, 4, 2, 8), (5, 32, 8, 128), (2, 7, 3, 96), (1, 2, 1, 5), (4, 12, 12, 128)]
+)
+@pytest.mark.parametrize("over", ["head_dim", "heads"])
+def test_qk_norm(device: str, dtype: str, shape: tuple[int, ...], over: str) -> None:
+    tokens, heads, groups, dim = shape
+    q = random((tokens, heads, dim), dtype, device, 1)
+    k = random((tokens, groups, dim), dtype, device, 2)
+    sizes = (dim, dim) if over == "head_dim" else (heads * dim, groups * dim)
+    weights = [random((size,), dtype, device, 3) for size in sizes]
+    for w, cast_first in ((weights, False), (weights, True), ([None, None], False)):
+        out = (poisoned(tuple(q.shape), dtype, device), poisoned(tuple(k.shape), dtype, device))
+        ac4k.qk_norm(q, k, *w, over=over, cast_first=cast_first, out=out)
+        assert_right("qk_norm", dtype, out, q, k, *w, over=over, cast_first=cast_first)
+        for x, weight, y in zip((q, k), w, out, strict=True):
+            rows = x if over == "head_dim" else x.flatten(-2)
+            alone = ac4k.rms_norm(rows, weight, cast_first=cast_first)
+            assert torch.equal(y, alone.view_as(y)), "not what rms_norm gives"
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_qk_norm_views(device: str, dtype: str) -> None:
+    """Slices of one projection, batches transposed, and in place."""
+    qkv = random((2, 5, 8 + 2 + 2, 16), dtype, device, 1)
+    q, k = qkv[:, :, :8], qkv[:, :, 8:10]
+    expected = ac4k.qk_norm(q.contiguous(), k.contiguous())
+    got = ac4k.qk_norm(q, k)
+    swapped = ac4k.qk_norm(q.transpose(0, 1), k.transpose(0, 1))
+    across = ac4k.qk_norm(q, k, over="heads")
+    for i in range(2):
+        assert torch.equal(got[i], expected[i])
+        assert torch.equal(swapped[i].transpose(0, 1), expected[i])
+    assert torch.equal(across[0], ac4k.rms_norm(q.flatten(-2)).view_as(q))
+    ac4k.qk_norm(q, k, out=(q, k))
+    assert torch.equal(q, expected[0])
+    assert torch.equal(k, expected[1])
+    with pytest.raises(ValueError, match=r"'q': expected contiguous heads with over='heads'"):
+        ac4k.qk_norm(q[:, :, ::2], k, over="heads")
+    out = (torch.empty_like(qkv)[:, :, :8], qkv.new_empty(2, 5, 3, 16)[:, :, ::2])
+    with pytest.raises(ValueError, match=r"'out': expected contiguous heads with over='heads'"):
+        ac4k.qk_norm(q, k, over="heads", out=out)
+
+
+def test_qk_norm_with_nothing_on_one_side(device: str) -> None:
+    q = random((3, 4, 8), "f32", device)
+    for over in ("head_dim", "heads"):
+        a, b = ac4k.qk_norm(q, q[:, :0], over=over)
+        assert torch.equal(a, ac4k.qk_norm(q, q, over=over)[1])
+        assert b.shape == (3, 0, 8)
+        assert torch.equal(ac4k.qk_norm(q[:, :0], q, over=over)[1], a)
 
 
 def test_errors(device: str) -> None:
     x = torch.ones(4, 8, device=device)
     with pytest.raises(ValueError, match=r"rms_norm: argument 'eps': expected at least 0, got -1"):
         ac4k.rms_norm(x, eps=-1.0)
-    with pytest.raises(ValueError, match=r"expected at least 0, got nan"):
-        ac4k.rms_norm(x, eps=math.nan)
-    with pytest.raises(ValueError, match=r"rms_norm: argument 'x': expected .*contiguous"):
+    with pytest.raises(ValueError, match=r"layer_norm: argument 'eps': .* 0, got nan"):
+        ac4k.layer_norm(x, eps=math.nan)
+    with pytest.raises(ValueError, match=r"rms_norm: argument 'x': expected .*contiguous last dim"):
         ac4k.rms_norm(x.t())
     with pytest.raises(ValueError, match=r"argument 'weight': expected shape \[N\] with N = 8"):
         ac4k.rms_norm(x, torch.ones(9, device=device))
+    with pytest.raises(ValueError, match=r"argument 'residual'"):
+        ac4k.fused_add_rms_norm(x, x[:2])
+    q = torch.ones(2, 4, 8, device=device)
+    with pytest.raises(ValueError, match=r"'q_weight': expected shape \[H\*D\] = \[32\]"):
+        ac4k.qk_norm(q, q, q[0, 0], q[0, 0], over="heads")
+    with pytest.raises(ValueError, match=r"'k_weight'"):
+        ac4k.qk_norm(q, q, None, q[0].flatten())
 
 
 def cpu_levels() -> list[str]:
@@ -204,14 +381,21 @@ def level(request: Any) -> Iterator[str]:
 @pytest.mark.parametrize("dtype", TYPES)
 def test_every_cpu_level(level: str, dtype: str) -> None:
     for columns in (1, 5, 31, 67, 128, 1027):
-        x, weight = random((3, columns), dtype, "cpu", 3), random((columns,), dtype, "cpu", 4)
+        x, residual = (random((3, columns), dtype, "cpu", seed) for seed in (1, 2))
+        weight = random((columns,), dtype, "cpu", 4)
         for cast_first in (False, True):
             result = ac4k.rms_norm(x, weight, cast_first=cast_first)
             assert_right("rms_norm", dtype, result, x, weight, cast_first=cast_first)
+        fused = ac4k.fused_add_rms_norm(x, residual, weight)
+        assert_right("fused_add_rms_norm", dtype, fused, x, residual, weight)
+        assert_right("layer_norm", dtype, ac4k.layer_norm(x, weight, x[1]), x, weight, x[1])
 
 
 CALLS: dict[str, Callable[[torch.Tensor], Any]] = {
     "rms_norm": lambda x: ac4k.rms_norm(x, x[0]),
+    "fused_add_rms_norm": lambda x: ac4k.fused_add_rms_norm(x, x, x[0]),
+    "layer_norm": lambda x: ac4k.layer_norm(x, x[0], x[1]),
+    "qk_norm": lambda x: ac4k.qk_norm(x.view(300, 10, 100), x.view(300, 10, 100)[:, :3]),
 }
 
 

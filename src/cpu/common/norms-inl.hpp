@@ -68,29 +68,199 @@ void scale_row(const T* x, float scale, const T* weight, T* out, int64_t n) {
   }
 }
 
+// x to x * scale * weight, `scale` being 1 / sqrt(mean(x^2) + eps).
+template <class V, class T>
+AC4K_INLINE void rms_norm_row(const T* x, float sum_of_squares, const NormRows& rows, T* out) {
+  const int64_t n = rows.num_columns;
+  const T* weight = static_cast<const T*>(rows.weight);
+  const float mean = sum_of_squares / static_cast<float>(n);
+  const float scale = 1.0f / __builtin_sqrtf(mean + rows.eps);
+  if (weight == nullptr) {
+    scale_row<V, T, false, false>(x, scale, weight, out, n);
+  } else if (rows.cast_first && sizeof(T) == 2) {
+    scale_row<V, T, true, true>(x, scale, weight, out, n);
+  } else {
+    scale_row<V, T, true, false>(x, scale, weight, out, n);
+  }
+}
+
 template <class V, class T>
 void rms_norm_rows(const NormRows& rows) {
-  const T* weight = static_cast<const T*>(rows.weight);
   for (int64_t r = 0; r < rows.num_rows; ++r) {
     const T* x = reinterpret_cast<const T*>(rows.x + r * rows.x_stride);
     T* out = reinterpret_cast<T*>(rows.out + r * rows.out_stride);
-    const int64_t n = rows.num_columns;
-    const float mean = sum_of_squares<V>(x, n) / static_cast<float>(n);
-    const float scale = 1.0f / __builtin_sqrtf(mean + rows.eps);
-    if (weight == nullptr) {
-      scale_row<V, T, false, false>(x, scale, weight, out, n);
-    } else if (rows.cast_first && sizeof(T) == 2) {
-      scale_row<V, T, true, true>(x, scale, weight, out, n);
-    } else {
-      scale_row<V, T, true, false>(x, scale, weight, out, n);
+    rms_norm_row<V>(x, sum_of_squares<V>(x, rows.num_columns), rows, out);
+  }
+}
+
+// sum = a + b; gives the sum of the rounded squares.
+template <class V, class T>
+float add_and_square(const T* a, const T* b, T* sum, int64_t n) {
+  V total[4] = {V::broadcast(0), V::broadcast(0), V::broadcast(0), V::broadcast(0)};
+  int64_t i = 0;
+  for (; i + 4 * V::kLanes <= n; i += 4 * V::kLanes) {
+#pragma GCC unroll 2
+    for (int pair = 0; pair < 2; ++pair) {
+      const int64_t at = i + pair * 2 * V::kLanes;
+      V x, y, u, v;
+      V::load_pair(a + at, x, y);
+      V::load_pair(b + at, u, v);
+      x = x + u;
+      y = y + v;
+      V::store_pair(x, y, sum + at);
+      V::load_pair(sum + at, x, y);
+      total[2 * pair] = fma(x, x, total[2 * pair]);
+      total[2 * pair + 1] = fma(y, y, total[2 * pair + 1]);
     }
+  }
+  for (; i < n; i += V::kLanes) {
+    const int rest = static_cast<int>(n - i < V::kLanes ? n - i : V::kLanes);
+    (V::load_partial(a + i, rest) + V::load_partial(b + i, rest)).store_partial(sum + i, rest);
+    const V x = V::load_partial(sum + i, rest);
+    total[0] = fma(x, x, total[0]);
+  }
+  return ((total[0] + total[1]) + (total[2] + total[3])).sum();
+}
+
+template <class V, class T>
+void add_rms_norm_rows(const NormRows& rows) {
+  for (int64_t r = 0; r < rows.num_rows; ++r) {
+    const T* x = reinterpret_cast<const T*>(rows.x + r * rows.x_stride);
+    const T* residual = reinterpret_cast<const T*>(rows.residual + r * rows.residual_stride);
+    T* out = reinterpret_cast<T*>(rows.out + r * rows.out_stride);
+    T* sum = reinterpret_cast<T*>(rows.sum + r * rows.sum_stride);
+    const float squares = add_and_square<V>(x, residual, sum, rows.num_columns);
+    rms_norm_row<V>(static_cast<const T*>(sum), squares, rows, out);
+  }
+}
+
+template <class V, class T>
+float sum_of(const T* x, int64_t n) {
+  V sums[4] = {V::broadcast(0), V::broadcast(0), V::broadcast(0), V::broadcast(0)};
+  int64_t i = 0;
+  for (; i + 4 * V::kLanes <= n; i += 4 * V::kLanes) {
+    V a, b, c, d;
+    V::load_pair(x + i, a, b);
+    V::load_pair(x + i + 2 * V::kLanes, c, d);
+    sums[0] = sums[0] + a;
+    sums[1] = sums[1] + b;
+    sums[2] = sums[2] + c;
+    sums[3] = sums[3] + d;
+  }
+  for (; i < n; i += V::kLanes) {
+    const int rest = static_cast<int>(n - i < V::kLanes ? n - i : V::kLanes);
+    sums[0] = sums[0] + V::load_partial(x + i, rest);
+  }
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])).sum();
+}
+
+// Sums of x - pivot and of its squares. The last few elements are taken one by one: lanes that are
+// not there would count as -pivot.
+template <class V, class T>
+void centred_sums(const T* x, float pivot, int64_t n, float* sum, float* squares) {
+  const V middle = V::broadcast(pivot);
+  V sums[4] = {V::broadcast(0), V::broadcast(0), V::broadcast(0), V::broadcast(0)};
+  V square_sums[4] = {V::broadcast(0), V::broadcast(0), V::broadcast(0), V::broadcast(0)};
+  int64_t i = 0;
+  for (; i + 4 * V::kLanes <= n; i += 4 * V::kLanes) {
+    V values[4];
+    V::load_pair(x + i, values[0], values[1]);
+    V::load_pair(x + i + 2 * V::kLanes, values[2], values[3]);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      const V difference = values[j] - middle;
+      sums[j] = sums[j] + difference;
+      square_sums[j] = fma(difference, difference, square_sums[j]);
+    }
+  }
+  for (; i + V::kLanes <= n; i += V::kLanes) {
+    const V difference = V::load(x + i) - middle;
+    sums[0] = sums[0] + difference;
+    square_sums[0] = fma(difference, difference, square_sums[0]);
+  }
+  *sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])).sum();
+  *squares = ((square_sums[0] + square_sums[1]) + (square_sums[2] + square_sums[3])).sum();
+  for (; i < n; ++i) {
+    const float difference = to_acc(x[i]) - pivot;
+    *sum += difference;
+    *squares += difference * difference;
+  }
+}
+
+// ((x - pivot) * scale + offset) * weight + bias.
+template <class V, class T, bool kWeight, bool kBias>
+void affine_row(const T* x, float pivot, float scale, float offset, const T* weight, const T* bias,
+                T* out, int64_t n) {
+  const V middle = V::broadcast(pivot), factor = V::broadcast(scale);
+  const V shift = V::broadcast(offset);
+  int64_t i = 0;
+  for (; i + 2 * V::kLanes <= n; i += 2 * V::kLanes) {
+    V a, b, w, u, c, d;
+    V::load_pair(x + i, a, b);
+    a = fma(a - middle, factor, shift);
+    b = fma(b - middle, factor, shift);
+    if constexpr (kWeight) V::load_pair(weight + i, w, u);
+    if constexpr (kBias) V::load_pair(bias + i, c, d);
+    if constexpr (kWeight && kBias) {
+      a = fma(a, w, c);
+      b = fma(b, u, d);
+    } else if constexpr (kWeight) {
+      a = a * w;
+      b = b * u;
+    } else if constexpr (kBias) {
+      a = a + c;
+      b = b + d;
+    }
+    V::store_pair(a, b, out + i);
+  }
+  for (; i < n; i += V::kLanes) {
+    const int rest = static_cast<int>(n - i < V::kLanes ? n - i : V::kLanes);
+    V a = fma(V::load_partial(x + i, rest) - middle, factor, shift);
+    if constexpr (kWeight) a = a * V::load_partial(weight + i, rest);
+    if constexpr (kBias) a = a + V::load_partial(bias + i, rest);
+    a.store_partial(out + i, rest);
+  }
+}
+
+// Sums of long rows are taken in pieces, so that few additions follow each other.
+constexpr int64_t kSumChunk = 4096;
+
+// The mean is a pivot only: the second pass gives its error together with the variance, so that
+// neither a large mean nor a constant row loses digits.
+template <class V, class T>
+void layer_norm_rows(const NormRows& rows) {
+  const int64_t n = rows.num_columns;
+  const float columns = static_cast<float>(n);
+  const T* weight = static_cast<const T*>(rows.weight);
+  const T* bias = static_cast<const T*>(rows.bias);
+  const auto affine = weight ? bias ? affine_row<V, T, true, true> : affine_row<V, T, true, false>
+                      : bias ? affine_row<V, T, false, true>
+                             : affine_row<V, T, false, false>;
+  for (int64_t r = 0; r < rows.num_rows; ++r) {
+    const T* x = reinterpret_cast<const T*>(rows.x + r * rows.x_stride);
+    T* out = reinterpret_cast<T*>(rows.out + r * rows.out_stride);
+    float total = 0.0f;
+    for (int64_t i = 0; i < n; i += kSumChunk) {
+      total += sum_of<V>(x + i, n - i < kSumChunk ? n - i : kSumChunk);
+    }
+    const float pivot = total / columns;
+    float sum, squares;
+    centred_sums<V>(x, pivot, n, &sum, &squares);
+    const float mean = sum / columns;
+    const float variance = squares / columns - mean * mean;
+    const float scale = 1.0f / __builtin_sqrtf((variance < 0.0f ? 0.0f : variance) + rows.eps);
+    affine(x, pivot, scale, -mean * scale, weight, bias, out, n);
   }
 }
 
 template <class F32>
 constexpr NormKernels norm_table() {
   return {.rms_norm = {rms_norm_rows<F32, float>, nullptr, rms_norm_rows<F32, Half>,
-                       rms_norm_rows<F32, BFloat16>}};
+                       rms_norm_rows<F32, BFloat16>},
+          .add_rms_norm = {add_rms_norm_rows<F32, float>, nullptr, add_rms_norm_rows<F32, Half>,
+                           add_rms_norm_rows<F32, BFloat16>},
+          .layer_norm = {layer_norm_rows<F32, float>, nullptr, layer_norm_rows<F32, Half>,
+                         layer_norm_rows<F32, BFloat16>}};
 }
 
 }  // namespace

@@ -141,12 +141,15 @@ struct ActivationKernels {
   UnaryRun relu2[kNumElements];
 };
 
-// Rows evenly apart; strides in bytes. weight may be null.
+// Rows evenly apart; strides in bytes. weight and bias may be null.
 struct NormRows {
   const char* x;
+  const char* residual;
   char* out;
-  int64_t x_stride, out_stride;
+  char* sum;
+  int64_t x_stride, residual_stride, out_stride, sum_stride;
   const void* weight;
+  const void* bias;
   int64_t num_rows, num_columns;
   float eps;
   bool cast_first;  // round to the element type before the weight comes in
@@ -155,6 +158,8 @@ struct NormRows {
 // By element; f64 has none.
 struct NormKernels {
   void (*rms_norm[kNumElements])(const NormRows& rows);
+  void (*add_rms_norm[kNumElements])(const NormRows& rows);
+  void (*layer_norm[kNumElements])(const NormRows& rows);
 };
 
 struct Kernels {

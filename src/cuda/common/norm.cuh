@@ -20,17 +20,17 @@ struct RowStatistics {
   float pivot, scale, offset;
 };
 
-__device__ __forceinline__ RowStatistics rms_statistics(float sum_of_squares, float num_columns,
+__device__ __forceinline__ RowStatistics rms_statistics(float sum_of_squares, float inverse_columns,
                                                         float eps) {
-  return {0.0f, rsqrtf(sum_of_squares / num_columns + eps), 0.0f};
+  return {0.0f, rsqrtf(sum_of_squares * inverse_columns + eps), 0.0f};
 }
 
 // Sums of the values minus the pivot, and of their squares.
 __device__ __forceinline__ RowStatistics layer_statistics(float pivot, float sum,
-                                                          float sum_of_squares, float num_columns,
-                                                          float eps) {
-  const float mean = sum / num_columns;
-  const float variance = sum_of_squares / num_columns - mean * mean;
+                                                          float sum_of_squares,
+                                                          float inverse_columns, float eps) {
+  const float mean = sum * inverse_columns;
+  const float variance = sum_of_squares * inverse_columns - mean * mean;
   // fmaxf would turn NaN into zero.
   const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + eps);
   return {pivot, scale, -mean * scale};
@@ -49,20 +49,26 @@ __device__ __forceinline__ PartOfBlock part_of(const AddNormParams& params) {
   return {params.part, blockIdx.x};
 }
 
-// A vector of weights or biases; all `otherwise` where there are none or the row has ended.
+// 1 and -0 (which added to anything changes nothing) in all values of a 32-bit word.
+template <typename T>
+inline constexpr uint32_t kOnes = is_same<T, float>    ? 0x3f800000u
+                                  : is_same<T, __half> ? 0x3c003c00u
+                                                       : 0x3f803f80u;
+template <typename T>
+inline constexpr uint32_t kNegativeZeros = sizeof(T) == 4 ? 0x80000000u : 0x80008000u;
+
+// A vector of weights or biases; words of `otherwise` where there are none or the row has ended.
 template <typename T>
 __device__ __forceinline__ Vector<T> load_or_fill(const void* from, uint32_t index,
-                                                  uint32_t num_vectors, float otherwise) {
+                                                  uint32_t num_vectors, uint32_t otherwise) {
+  uint4 bits{otherwise, otherwise, otherwise, otherwise};
   if (from != nullptr && index < num_vectors)
-    return load(static_cast<const Vector<T>*>(from) + index);
-  Vector<T> filled;
-#pragma unroll
-  for (int j = 0; j < Vector<T>::kSize; ++j) filled.values[j] = narrow<T>(otherwise);
-  return filled;
+    bits = __ldca(static_cast<const uint4*>(from) + index);
+  return *reinterpret_cast<const Vector<T>*>(&bits);
 }
 template <typename T, int kVectors>
 __device__ __forceinline__ void load_or_fill(RowRegisters<T, kVectors>& registers, const void* from,
-                                             uint32_t num_vectors, float otherwise) {
+                                             uint32_t num_vectors, uint32_t otherwise) {
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     registers.vectors[i] = load_or_fill<T>(from, registers.index(i), num_vectors, otherwise);
@@ -109,8 +115,8 @@ __device__ __forceinline__ Vector<T, kBytes> normalise(const Vector<T, kBytes>& 
 // not see; the centred values skip them.
 template <NormKind kKind, typename Group, typename T, int kVectors>
 __device__ __forceinline__ void row_statistics(
-    const RowRegisters<T, kVectors> (&x)[Group::kNumRows], uint32_t num_vectors, float num_columns,
-    float eps, RowStatistics (&statistics)[Group::kNumRows]) {
+    const RowRegisters<T, kVectors> (&x)[Group::kNumRows], uint32_t num_vectors,
+    float inverse_columns, float eps, RowStatistics (&statistics)[Group::kNumRows]) {
   constexpr int kRows = Group::kNumRows, kSize = Vector<T>::kSize;
   float sums[kRows];
 #pragma unroll
@@ -131,13 +137,13 @@ __device__ __forceinline__ void row_statistics(
   if constexpr (kKind == NormKind::rms) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      statistics[r] = rms_statistics(sums[r], num_columns, eps);
+      statistics[r] = rms_statistics(sums[r], inverse_columns, eps);
     }
   } else {
     float centred[2 * kRows] = {};
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      sums[r] /= num_columns;
+      sums[r] *= inverse_columns;
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
         if (RowRegisters<T, kVectors>::index(i) >= num_vectors) continue;
@@ -155,9 +161,14 @@ __device__ __forceinline__ void row_statistics(
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       statistics[r] =
-          layer_statistics(sums[r], centred[2 * r], centred[2 * r + 1], num_columns, eps);
+          layer_statistics(sums[r], centred[2 * r], centred[2 * r + 1], inverse_columns, eps);
     }
   }
+}
+
+template <typename T>
+__device__ __forceinline__ uint32_t vectors_of(const NormPart& part) {
+  return static_cast<uint32_t>(part.num_columns) / Vector<T>::kSize;
 }
 
 // The rows of a block in registers, normalised; with a residual the sums are written on the way.
@@ -169,27 +180,28 @@ __device__ __forceinline__ void normalised_rows(const Params& params, const Norm
   constexpr int kRows = Group::kNumRows;
   // Where they fit into registers, weights come along with the row.
   constexpr bool kWeightsEarly = kVectors <= (kKind == NormKind::layer || kAdd ? 2 : 4);
-  const auto num_vectors = static_cast<uint32_t>(part.num_columns / Vector<T>::kSize);
+  const uint32_t num_vectors = vectors_of<T>(part);
   RowRegisters<T, kVectors> weight, bias;
   RowStatistics statistics[kRows];
-
-  wait_for_previous_kernels();
+  const T* x_rows[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    const uint32_t row = Group::row(block, r);
-    const T* from = static_cast<const T*>(part.x) + offset_of_row(part.x_rows, row);
-    x[r].load_from(row < part.num_rows ? from : nullptr, num_vectors);
+    const uint32_t row = readable_row<Group>(Group::row(block, r), part.num_rows);
+    x_rows[r] = static_cast<const T*>(part.x) + offset_of_row(part.x_rows, row);
   }
+  wait_for_previous_kernels();
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) x[r].load_from(x_rows[r], num_vectors);
   if constexpr (kAdd) {
     RowRegisters<T, kVectors> residual[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const uint32_t row = Group::row(block, r);
-      const T* from =
-          static_cast<const T*>(params.residual) + offset_of_row(params.residual_rows, row);
-      residual[r].load_from(row < part.num_rows ? from : nullptr, num_vectors);
+      const uint32_t row = readable_row<Group>(Group::row(block, r), part.num_rows);
+      residual[r].load_from(
+          static_cast<const T*>(params.residual) + offset_of_row(params.residual_rows, row),
+          num_vectors);
     }
-    if constexpr (kWeightsEarly) load_or_fill(weight, part.weight, num_vectors, 1.0f);
+    if constexpr (kWeightsEarly) load_or_fill(weight, part.weight, num_vectors, kOnes<T>);
     allow_next_kernel();
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -198,32 +210,33 @@ __device__ __forceinline__ void normalised_rows(const Params& params, const Norm
       for (int i = 0; i < kVectors; ++i) {
         x[r].vectors[i] = add(x[r].vectors[i], residual[r].vectors[i]);
       }
-      if (row < part.num_rows) {
+      if (Group::kAlwaysInRange || row < part.num_rows) {
         x[r].store_to(static_cast<T*>(params.sum) + offset_of_row(params.sum_rows, row),
                       num_vectors);
       }
     }
   } else {
     if constexpr (kWeightsEarly) {
-      load_or_fill(weight, part.weight, num_vectors, 1.0f);
-      if constexpr (kKind == NormKind::layer) {
-        load_or_fill(bias, part.bias, num_vectors, -0.0f);
-      }
+      load_or_fill(weight, part.weight, num_vectors, kOnes<T>);
+      if constexpr (kKind == NormKind::layer)
+        load_or_fill(bias, part.bias, num_vectors, kNegativeZeros<T>);
     }
     allow_next_kernel();
   }
-  row_statistics<kKind, Group>(x, num_vectors, static_cast<float>(part.num_columns), params.eps,
-                               statistics);
+  row_statistics<kKind, Group>(x, num_vectors, part.inverse_columns, params.eps, statistics);
+  if constexpr (kVectors == 8) {
+    const uint32_t zero = part.num_rows >> 31;
 #pragma unroll
-  for (int r = 0; r < kRows; ++r) x[r].forget_widened();
+    for (int r = 0; r < kRows; ++r) x[r].forget_widened(zero);
+  }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     const uint32_t index = weight.index(i);
     if constexpr (!kWeightsEarly) {
-      weight.vectors[i] = load_or_fill<T>(part.weight, index, num_vectors, 1.0f);
+      weight.vectors[i] = load_or_fill<T>(part.weight, index, num_vectors, kOnes<T>);
     }
     if constexpr (!kWeightsEarly && kKind == NormKind::layer) {
-      bias.vectors[i] = load_or_fill<T>(part.bias, index, num_vectors, -0.0f);
+      bias.vectors[i] = load_or_fill<T>(part.bias, index, num_vectors, kNegativeZeros<T>);
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
@@ -234,6 +247,15 @@ __device__ __forceinline__ void normalised_rows(const Params& params, const Norm
               : normalise<kKind, false>(vector, statistics[r], weight.vectors[i], bias.vectors[i]);
     }
   }
+}
+
+// Blocks an SM should hold: fewer than otherwise where a bias or a residual takes registers
+// besides.
+template <NormKind kKind, typename Params>
+__device__ constexpr int norm_blocks(const RowVariant& variant) {
+  constexpr bool kSimple = kKind == NormKind::rms && is_same<Params, NormParams>;
+  if (kSimple || variant.vectors_per_thread == 4) return variant.min_blocks;
+  return variant.vectors_per_thread == 8 ? 1 : variant.min_blocks * 5 / 6;
 }
 
 // Grid and block as the variant says (rows.h): groups of threads have a row each, or a block has.
@@ -249,19 +271,18 @@ __device__ __forceinline__ void norm_rows(const Params& params) {
 #pragma unroll
   for (int r = 0; r < Group::kNumRows; ++r) {
     const uint32_t row = Group::row(block, r);
-    if (row >= part.num_rows) continue;
+    if (!Group::kAlwaysInRange && row >= part.num_rows) continue;
     x[r].store_to(static_cast<T*>(part.out) + offset_of_row(part.out_rows, row),
-                  static_cast<uint32_t>(part.num_columns / Vector<T>::kSize));
+                  vectors_of<T>(part));
   }
 }
 
 // Sums over a row in memory, by the whole block.
 template <NormKind kKind, typename T, int kBytes>
 __device__ __forceinline__ RowStatistics loop_statistics(const T* row, int64_t num_columns,
-                                                         float eps) {
+                                                         float inverse_columns, float eps) {
   using Vec = Vector<T, kBytes>;
   const int64_t count = num_columns / Vec::kSize;
-  const auto columns = static_cast<float>(num_columns);
   float sums[1] = {};
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
     float values[Vec::kSize];
@@ -272,9 +293,9 @@ __device__ __forceinline__ RowStatistics loop_statistics(const T* row, int64_t n
           kKind == NormKind::rms ? __fmaf_rn(values[j], values[j], sums[0]) : sums[0] + values[j];
     }
   }
-  BlockGroup::reduce<Sum, 0>(sums);
-  if constexpr (kKind == NormKind::rms) return rms_statistics(sums[0], columns, eps);
-  const float pivot = sums[0] / columns;
+  BlockGroup<kRowLoopThreads>::reduce<Sum, 0>(sums);
+  if constexpr (kKind == NormKind::rms) return rms_statistics(sums[0], inverse_columns, eps);
+  const float pivot = sums[0] * inverse_columns;
   float centred[2] = {};
   for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
     float values[Vec::kSize];
@@ -286,8 +307,8 @@ __device__ __forceinline__ RowStatistics loop_statistics(const T* row, int64_t n
       centred[1] = __fmaf_rn(difference, difference, centred[1]);
     }
   }
-  BlockGroup::reduce<Sum, 1>(centred);
-  return layer_statistics(pivot, centred[0], centred[1], columns, eps);
+  BlockGroup<kRowLoopThreads>::reduce<Sum, 1>(centred);
+  return layer_statistics(pivot, centred[0], centred[1], inverse_columns, eps);
 }
 
 // The row a block works on; with a residual the sum is written first, and is that row. A thread
@@ -322,7 +343,7 @@ __device__ __forceinline__ void norm_loop(const Params& params) {
   allow_next_kernel();
   const T* row = row_to_normalise<T, kBytes>(params, part, block);
   const RowStatistics statistics =
-      loop_statistics<kKind, T, kBytes>(row, part.num_columns, params.eps);
+      loop_statistics<kKind, T, kBytes>(row, part.num_columns, part.inverse_columns, params.eps);
   T* out = static_cast<T*>(part.out) + offset_of_row(part.out_rows, block);
   const T* weight = static_cast<const T*>(part.weight);
   const T* bias = static_cast<const T*>(part.bias);
@@ -345,11 +366,13 @@ __device__ __forceinline__ void norm_loop(const Params& params) {
 }  // namespace ac4k
 
 // Entry points <name>_{0..5}_<type>, by row variant, <name>_loop_<type> and <name>_any_<type>.
-#define AC4K_NORM_VARIANT(name, kind, T, suffix, Params, i)                                  \
-  extern "C" __global__ void                                                                 \
-      __launch_bounds__(ac4k::kRowVariants[i].max_threads, ac4k::kRowVariants[i].min_blocks) \
-      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {                   \
-    ac4k::norm_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params);                 \
+#define AC4K_NORM_VARIANT(name, kind, T, suffix, Params, i)                     \
+  extern "C" __global__ void                                                    \
+      __launch_bounds__(ac4k::kRowVariants[i].max_threads,                      \
+                        (ac4k::norm_blocks<ac4k::NormKind::kind, ac4k::Params>( \
+                            ac4k::kRowVariants[i])))                            \
+      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {      \
+    ac4k::norm_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params);    \
   }
 #define AC4K_NORM_LOOP(name, variant, kind, T, suffix, Params, bytes)                              \
   extern "C" __global__ void __launch_bounds__(ac4k::kRowLoopThreads) name##_##variant##_##suffix( \

@@ -14,6 +14,7 @@ struct NormPart {
   RowOffsets x_rows;
   RowOffsets out_rows;
   long long num_columns;
+  float inverse_columns;
   unsigned num_rows;
 };
 

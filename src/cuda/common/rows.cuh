@@ -16,13 +16,14 @@ __device__ __forceinline__ uint32_t divide(uint32_t n, const FastDivisor& by) {
 
 __device__ __forceinline__ int64_t offset_of_row(const RowOffsets& rows, uint32_t row) {
   int64_t offset = 0;
-  const int last = rows.num_levels - 1;
-  for (int level = 0; level < last; ++level) {
-    const uint32_t rest = divide(row, rows.levels[level].size);
-    offset += (row - rest * rows.levels[level].size.divisor) * rows.levels[level].stride;
+#pragma unroll 1
+  for (int i = 0; i < rows.num_inner; ++i) {
+    const RowLevel& level = rows.inner[i];
+    const uint32_t rest = divide(row, level.size);
+    offset += (row - rest * level.size.divisor) * level.stride;
     row = rest;
   }
-  return offset + row * rows.levels[last].stride;
+  return offset + row * rows.stride;
 }
 
 struct Sum {
@@ -54,6 +55,8 @@ __device__ __forceinline__ void reduce_lanes(float (&values)[kCount], unsigned w
 template <int kRows>
 struct WarpGroup {
   static constexpr int kNumRows = kRows;
+  static constexpr bool kAlwaysInRange = false;
+  // May be past the last row: threads have to take part in the reductions all the same.
   static __device__ __forceinline__ uint32_t row(uint32_t block, int i) {
     return (block * kRows + static_cast<uint32_t>(i)) * blockDim.y + threadIdx.y;
   }
@@ -64,9 +67,11 @@ struct WarpGroup {
   }
 };
 
-// One row a block of whole warps. Shared memory: 128 bytes a value and slot.
+// One row a block of whole warps, at most `kMaxThreads`. Shared memory: 128 bytes a value and slot.
+template <int kMaxThreads>
 struct BlockGroup {
   static constexpr int kNumRows = 1;
+  static constexpr bool kAlwaysInRange = true;
   static __device__ __forceinline__ uint32_t row(uint32_t block, int) { return block; }
   // Each warp leaves its part, then every thread adds up all of them in the same order.
   template <typename Reduction, int kSlot, int kCount>
@@ -78,17 +83,18 @@ struct BlockGroup {
     for (int i = 0; i < kCount; ++i) {
       float* part = reinterpret_cast<float*>(parts[i]);
       if (thread % kWarpThreads == 0) part[thread / kWarpThreads] = values[i];
-      // The rest of the last float4.
+      // Warps that are not there.
       if (thread >= num_warps && thread < kWarpThreads) part[thread] = Reduction::kIdentity;
     }
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       float total = Reduction::kIdentity;
-      for (unsigned j = 0; j < num_warps; j += 4) {
-        const float4 four = parts[i][j / 4];
-        total = Reduction::apply(Reduction::apply(Reduction::apply(total, four.x), four.y),
-                                 Reduction::apply(four.z, four.w));
+#pragma unroll
+      for (int j = 0; j < kMaxThreads / kWarpThreads / 4; ++j) {
+        const float4 four = parts[i][j];
+        total = Reduction::apply(total, Reduction::apply(Reduction::apply(four.x, four.y),
+                                                         Reduction::apply(four.z, four.w)));
       }
       values[i] = total;
     }
@@ -101,8 +107,14 @@ struct GroupOf {
 };
 template <const RowVariant& kVariant>
 struct GroupOf<kVariant, true> {
-  using type = BlockGroup;
+  using type = BlockGroup<kVariant.max_threads>;
 };
+
+// A row to read from in any case: threads without one read the last.
+template <typename Group>
+__device__ __forceinline__ uint32_t readable_row(uint32_t row, uint32_t num_rows) {
+  return Group::kAlwaysInRange ? row : min(row, num_rows - 1);
+}
 
 // This thread's part of one row: vector i is number threadIdx.x + i * blockDim.x of the row, so
 // that neighbours read side by side. Vectors past the end are zeros.
@@ -114,22 +126,25 @@ struct RowRegisters {
   static __device__ __forceinline__ uint32_t index(int i) {
     return threadIdx.x + static_cast<uint32_t>(i) * blockDim.x;
   }
-  // `row` null: all zeros.
   __device__ __forceinline__ void load_from(const T* row, uint32_t num_vectors) {
-    const Vec* from = reinterpret_cast<const Vec*>(row);
+    const uint4* from = reinterpret_cast<const uint4*>(row);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      vectors[i] = Vec{};
-      if (from != nullptr && index(i) < num_vectors) vectors[i] = load(from + index(i));
+      uint4 bits{};
+      if (index(i) < num_vectors) bits = __ldca(from + index(i));
+      vectors[i] = *reinterpret_cast<const Vec*>(&bits);
     }
   }
-  // Makes the compiler forget what it widened, which takes twice the registers of 16-bit values.
-  __device__ __forceinline__ void forget_widened() {
+  // Keeps the compiler from holding on to widened values, which take twice the registers of 16-bit
+  // ones. `zero` is 0, which the compiler must not know.
+  __device__ __forceinline__ void forget_widened(uint32_t zero) {
     if constexpr (sizeof(T) == 2) {
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        uint4& bits = reinterpret_cast<uint4&>(vectors[i]);
-        asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+        uint32_t* words = reinterpret_cast<uint32_t*>(&vectors[i]);
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          asm volatile("xor.b32 %0, %0, %1;" : "+r"(words[j]) : "r"(zero));
       }
     }
   }

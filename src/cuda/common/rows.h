@@ -11,17 +11,18 @@ struct FastDivisor {
   unsigned shift;
 };
 
-// The offset of row r in elements. Leading dims that can be walked as one are merged into a level;
-// level 0 is the fastest. A contiguous tensor, or a slice of columns, has one level.
-inline constexpr int kMaxRowLevels = 7;
+// The offset of row r in elements. Leading dims that can be walked as one are merged into a level.
+// A contiguous tensor, or a slice of columns, has no level but the outermost.
+inline constexpr int kMaxInnerRowLevels = 6;
 
 struct RowLevel {
   long long stride;
-  FastDivisor size;  // of the last level: unused
+  FastDivisor size;
 };
 struct RowOffsets {
-  int num_levels;  // 1 or more
-  RowLevel levels[kMaxRowLevels];
+  long long stride;  // of the outermost level
+  int num_inner;
+  RowLevel inner[kMaxInnerRowLevels];  // the fastest first
 };
 
 // How many threads share a row that is held in registers, by the row's number of 16-byte vectors:

@@ -73,12 +73,29 @@ __device__ __forceinline__ void store(Vector<T>* address, const Vector<T>& vecto
   __stwb(reinterpret_cast<uint4*>(address), *reinterpret_cast<const uint4*>(&vector));
 }
 
-// All values of a vector at once: 16-bit types are converted in pairs.
+// All values of a vector at once. 16-bit ones are taken in pairs, as 32-bit words: the compiler
+// then keeps a vector in four registers and does not take it apart.
 template <typename T, int kBytes>
 __device__ __forceinline__ void widen(const Vector<T, kBytes>& vector,
                                       float (&values)[Vector<T, kBytes>::kSize]) {
+  constexpr int kSize = Vector<T, kBytes>::kSize;
+  if constexpr (sizeof(T) == 2 && kSize % 2 == 0) {
+    const uint32_t* words = reinterpret_cast<const uint32_t*>(&vector);
 #pragma unroll
-  for (int i = 0; i < Vector<T, kBytes>::kSize; ++i) values[i] = widen(vector.values[i]);
+    for (int i = 0; i < kSize; i += 2) {
+      const uint32_t word = words[i / 2];
+      if constexpr (is_same<T, __half>) {
+        const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&word));
+        values[i] = pair.x, values[i + 1] = pair.y;
+      } else {
+        values[i] = __uint_as_float(word << 16);
+        values[i + 1] = __uint_as_float(word & 0xffff0000u);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) values[i] = widen(vector.values[i]);
+  }
 }
 template <typename T, int kBytes = kVectorBytes>
 __device__ __forceinline__ Vector<T, kBytes> narrow(
@@ -86,14 +103,15 @@ __device__ __forceinline__ Vector<T, kBytes> narrow(
   constexpr int kSize = Vector<T, kBytes>::kSize;
   Vector<T, kBytes> vector;
   if constexpr (sizeof(T) == 2 && kSize % 2 == 0) {
+    uint32_t* words = reinterpret_cast<uint32_t*>(&vector);
 #pragma unroll
     for (int i = 0; i < kSize; i += 2) {
       if constexpr (is_same<T, __half>) {
-        *reinterpret_cast<__half2*>(vector.values + i) =
-            __floats2half2_rn(values[i], values[i + 1]);
+        const __half2 pair = __floats2half2_rn(values[i], values[i + 1]);
+        words[i / 2] = *reinterpret_cast<const uint32_t*>(&pair);
       } else {
-        *reinterpret_cast<__nv_bfloat162*>(vector.values + i) =
-            __floats2bfloat162_rn(values[i], values[i + 1]);
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(values[i], values[i + 1]);
+        words[i / 2] = *reinterpret_cast<const uint32_t*>(&pair);
       }
     }
   } else {

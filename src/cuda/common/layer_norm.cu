@@ -1,0 +1,6 @@
+// out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias, over rows.
+#include "common/norm.cuh"
+
+AC4K_NORM(layer_norm, layer, float, f32, NormParams)
+AC4K_NORM(layer_norm, layer, __half, f16, NormParams)
+AC4K_NORM(layer_norm, layer, __nv_bfloat16, bf16, NormParams)
