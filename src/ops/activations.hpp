@@ -30,11 +30,18 @@ inline bool as_simple_rows(const DLTensor& x, SimpleRows* rows) {
   return true;
 }
 
-// Threads of a block: as many side by side as a row has vectors, the rest over each other.
+// Threads of a block: as many side by side as a row has vectors, the rest over each other. Where
+// little is to be done, blocks are half as large: twice as many SMs share the arithmetic (H200,
+// silu_and_mul of one row of 4096: 1.36 us with 256 threads, 1.29 with 128).
 struct BlockOfRows {
   uint32_t width, height;
   int64_t column_tiles;
 
+  static constexpr int64_t kFewVectors = 1 << 16;
+
+  BlockOfRows(int64_t vectors_per_row, int64_t num_rows, int threads)
+      : BlockOfRows(vectors_per_row,
+                    vectors_per_row * num_rows <= kFewVectors ? threads / 2 : threads) {}
   BlockOfRows(int64_t vectors_per_row, int threads)
       : width(static_cast<uint32_t>(std::bit_ceil(
             static_cast<uint64_t>(std::clamp<int64_t>(vectors_per_row, 1, threads))))),
@@ -46,8 +53,9 @@ struct BlockOfRows {
 inline Status launch_rows(cuda::Kernel& kernel, const Call& call, ActivationParams params,
                           int rows_per_thread) {
   const int64_t vector_elements = kVectorBytes / size_of(call.type());
-  const BlockOfRows block(ceil_div(params.num_columns, vector_elements), kActivationThreads);
-  params.num_column_tiles = static_cast<unsigned>(block.column_tiles);
+  const BlockOfRows block(ceil_div(params.num_columns, vector_elements), params.num_rows,
+                          kActivationThreads);
+  params.column_tiles = fast_divisor(static_cast<uint32_t>(block.column_tiles));
   const int64_t rows_per_block = static_cast<int64_t>(block.height) * rows_per_thread;
   return launch_1d(kernel, call, block.column_tiles * ceil_div(params.num_rows, rows_per_block),
                    cuda::Dim3{block.width, block.height, 1}, params);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "core/op.hpp"
 #include "core/strided.hpp"
 #include "cpu/kernels.hpp"
+#include "cuda/common/fast_divisor.h"
 #include "cuda/common/strided.h"
 #include "cuda/driver/launch.hpp"
 
@@ -15,6 +17,12 @@ namespace ac4k {
 inline constexpr int64_t kVectorBytes = 16;  // the widest load of one GPU thread
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+inline FastDivisor fast_divisor(uint32_t divisor) {
+  const auto shift = static_cast<uint32_t>(std::bit_width(divisor - 1));  // ceil(log2)
+  const uint64_t excess = (uint64_t{1} << shift) - divisor;
+  return {divisor, static_cast<uint32_t>((excess << 32) / divisor + 1), shift};
+}
 
 inline bool is_aligned(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % kVectorBytes == 0;

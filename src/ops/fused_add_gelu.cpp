@@ -44,7 +44,7 @@ Status launch_rows(cuda::Kernel& kernel, const Call& call, AddGeluParams params)
       std::bit_ceil(static_cast<uint64_t>(std::min<int64_t>(vectors, kAddGeluThreads))));
   const uint32_t height = kAddGeluThreads / width;
   const int64_t column_tiles = ceil_div(vectors, width);
-  params.num_column_tiles = static_cast<unsigned>(column_tiles);
+  params.column_tiles = fast_divisor(static_cast<uint32_t>(column_tiles));
   const int64_t blocks = column_tiles * ceil_div(params.num_rows, height * kAddGeluRows);
   return launch_1d(kernel, call, blocks, cuda::Dim3{width, height, 1}, params);
 }
@@ -76,7 +76,7 @@ Status run_cuda(const Call& call) {
   if (as_rows(x, N, &num_rows, &row_stride) && is_contiguous(bias) && all_aligned(x, bias, out) &&
       N * size % kVectorBytes == 0 && row_stride * size % kVectorBytes == 0) {
     return launch_rows(vectors[variant][type], call,
-                       {data_of(out), data_of(x), data_of(bias), num_rows, row_stride, N, 0});
+                       {data_of(out), data_of(x), data_of(bias), num_rows, row_stride, N, {}});
   }
   std::array<int64_t, AC4K_MAX_DIMS> bias_strides{};
   bias_strides[static_cast<size_t>(x.ndim) - 1] = bias_stride(bias);

@@ -140,7 +140,8 @@ bool in_units(const cpu::KvCacheArgs& args, int64_t unit, int64_t token_bytes,
   return fits;
 }
 
-// `unit`: elements a thread handles. Where `words`, these are the elements the kernel counts in.
+// `unit`: elements a thread handles. Where `words`, these are the elements the kernel counts in,
+// and it takes keys and values together.
 Status launch(cuda::Kernel& kernel, const Call& call, const cpu::KvCacheArgs& args, int64_t unit,
               bool words) {
   const int64_t word = words ? unit : 1;
@@ -171,15 +172,15 @@ Status launch(cuda::Kernel& kernel, const Call& call, const cpu::KvCacheArgs& ar
     return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": expected at most ", kMaxUnits,
                 " units in a token, got ", units);
   }
-  params.head_units = static_cast<unsigned>(head_units);
-  const BlockOfRows block(units, kKvCacheThreads);
-  params.num_unit_tiles = static_cast<unsigned>(block.column_tiles);
+  params.head_units = fast_divisor(static_cast<uint32_t>(head_units));
+  const BlockOfRows block(units, args.num_tokens, kKvCacheThreads);
+  params.unit_tiles = fast_divisor(static_cast<uint32_t>(block.column_tiles));
   const int64_t blocks = block.column_tiles * ceil_div(args.num_tokens, block.height);
   if (blocks > kMaxUnits) {
     return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": expected at most ", kMaxUnits,
                 " blocks of work, got ", blocks);
   }
-  const cuda::LaunchConfig config{.grid = {static_cast<uint32_t>(blocks), 2, 1},
+  const cuda::LaunchConfig config{.grid = {static_cast<uint32_t>(blocks), words ? 1u : 2u, 1},
                                   .block = {block.width, block.height, 1},
                                   .dependent = cuda::dependent_launch()};
   return cuda::launch(kernel, config, call.device.device_id, call.stream, params);

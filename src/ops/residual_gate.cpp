@@ -46,7 +46,8 @@ Status run_cuda(const Call& call) {
   if (is_contiguous(x) && is_contiguous(y) && all_aligned(x, y, gate, out) &&
       num_columns * size % kVectorBytes == 0 && as_simple_rows(gate, &gates) &&
       gates.stride * size % kVectorBytes == 0) {
-    const BlockOfRows block(num_columns * size / kVectorBytes, kResidualGateThreads);
+    const BlockOfRows block(num_columns * size / kVectorBytes, gates.count * num_tokens,
+                            kResidualGateThreads);
     const int64_t token_tiles = ceil_div(num_tokens, block.height);
     const ResidualGateParams params{data_of(out),
                                     data_of(x),
@@ -55,8 +56,8 @@ Status run_cuda(const Call& call) {
                                     num_tokens,
                                     num_columns,
                                     gates.stride,
-                                    static_cast<unsigned>(block.column_tiles),
-                                    static_cast<unsigned>(token_tiles)};
+                                    fast_divisor(static_cast<uint32_t>(block.column_tiles)),
+                                    fast_divisor(static_cast<uint32_t>(token_tiles))};
     return launch_1d(vectors[type], call, gates.count * token_tiles * block.column_tiles,
                      cuda::Dim3{block.width, block.height, 1}, params);
   }

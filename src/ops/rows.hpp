@@ -12,12 +12,6 @@
 
 namespace ac4k {
 
-inline FastDivisor fast_divisor(uint32_t divisor) {
-  const auto shift = static_cast<uint32_t>(std::bit_width(divisor - 1));  // ceil(log2)
-  const uint64_t excess = (uint64_t{1} << shift) - divisor;
-  return {divisor, static_cast<uint32_t>((excess << 32) / divisor + 1), shift};
-}
-
 // Where the rows of a tensor lie. `row_dims` trailing dims make a row.
 class RowView {
  public:

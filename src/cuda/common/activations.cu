@@ -14,15 +14,15 @@ struct Place {
 };
 template <typename T>
 __device__ __forceinline__ Place place_of(const ActivationParams& params, unsigned rows) {
-  const unsigned row_tile = blockIdx.x / params.num_column_tiles;
-  const unsigned column_tile = blockIdx.x - row_tile * params.num_column_tiles;
+  const unsigned row_tile = divide(blockIdx.x, params.column_tiles);
+  const unsigned column_tile = blockIdx.x - row_tile * params.column_tiles.divisor;
   return {static_cast<int64_t>(row_tile) * (blockDim.y * rows) + threadIdx.y,
           (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vector<T>::kSize};
 }
 
-// Block (bx, by), bx * by = 256, one vector of each half a thread. Rows of x and of out and both
-// halves begin at multiples of 16 bytes. No shared memory. Roofline: HBM, 2 reads to 1 write; two
-// special functions an element fill 40 % of their unit at that speed.
+// Block (bx, by), bx * by = 128 or 256, one vector of each half a thread. Rows of x and of out and
+// both halves begin at multiples of 16 bytes. No shared memory. Roofline: HBM, 2 reads to 1 write;
+// two special functions an element fill 40 % of their unit at that speed.
 template <typename T, typename Act>
 __device__ __forceinline__ void gated_vectors(const ActivationParams& params) {
   using Vec = Vector<T>;

@@ -1,6 +1,7 @@
 // What the host hands to common/activations.cu.
 #pragma once
 
+#include "fast_divisor.h"
 #include "strided.h"
 
 namespace ac4k {
@@ -12,7 +13,7 @@ struct ActivationParams {
   long long num_rows;
   long long row_stride;   // of x, in elements
   long long num_columns;  // of out
-  unsigned num_column_tiles;
+  FastDivisor column_tiles;
 };
 
 // Gated: operand 0 is the first half of x, operand 1 the second.

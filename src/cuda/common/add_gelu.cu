@@ -15,8 +15,8 @@ namespace ac4k {
 template <typename T, bool kTanh>
 __device__ __forceinline__ void add_gelu_vectors(const AddGeluParams& params) {
   using Vec = Vector<T>;
-  const unsigned row_tile = blockIdx.x / params.num_column_tiles;
-  const unsigned column_tile = blockIdx.x - row_tile * params.num_column_tiles;
+  const unsigned row_tile = divide(blockIdx.x, params.column_tiles);
+  const unsigned column_tile = blockIdx.x - row_tile * params.column_tiles.divisor;
   const int64_t column =
       (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vec::kSize;
   if (column >= params.num_columns) return;

@@ -1,6 +1,7 @@
 // What the host hands to common/add_gelu.cu.
 #pragma once
 
+#include "fast_divisor.h"
 #include "strided.h"
 
 namespace ac4k {
@@ -12,7 +13,7 @@ struct AddGeluParams {
   long long num_rows;
   long long row_stride;   // of x, in elements
   long long num_columns;  // N, a multiple of the vector size
-  unsigned num_column_tiles;
+  FastDivisor column_tiles;
 };
 
 // Operand 0 is x, operand 1 the bias with stride 0 everywhere but in the last dim.

@@ -2,9 +2,10 @@
 //
 // All kernels: block (bx, by), bx * by = 256: bx threads side by side cover bx units of a token
 // (its heads one after another), by of them handle neighbouring tokens. Grid: (unit tiles * token
-// tiles, 2), y = 0 for the keys and 1 for the values. No shared memory. Roofline: HBM, 1 read to 1
-// write (fp8 caches: 2 or 4 to 1). A unit is a word of 16 bytes, or eight elements where numbers
-// are converted; where alignment or odd sizes forbid that, one element.
+// tiles, 2), y = 0 for the keys and 1 for the values; copies have no y, a thread takes both, so
+// that two loads are in flight behind the one of the slot. No shared memory. Roofline: HBM, 1 read
+// to 1 write (fp8 caches: 2 or 4 to 1). A unit is a word of 16 bytes, or eight elements where
+// numbers are converted; where alignment or odd sizes forbid that, one element.
 #include "common/dependent_launch.cuh"
 #include "common/kvcache.h"
 #include "common/quantize.cuh"
@@ -19,14 +20,13 @@ struct KvPlace {
 };
 
 __device__ __forceinline__ KvPlace kv_place(const KvCacheParams& params) {
-  const unsigned token_tile = blockIdx.x / params.num_unit_tiles;
-  const unsigned unit_tile = blockIdx.x - token_tile * params.num_unit_tiles;
+  const unsigned token_tile = divide(blockIdx.x, params.unit_tiles);
+  const unsigned unit_tile = blockIdx.x - token_tile * params.unit_tiles.divisor;
   const int64_t token = static_cast<int64_t>(token_tile) * blockDim.y + threadIdx.y;
   const unsigned unit = unit_tile * blockDim.x + threadIdx.x;
-  const unsigned head = params.num_heads == 1 ? 0 : unit / params.head_units;
-  const unsigned in_head = unit - head * params.head_units;
-  const bool inside =
-      token < params.num_tokens && head < params.num_heads && in_head < params.head_units;
+  const unsigned head = divide(unit, params.head_units);
+  const unsigned in_head = unit - head * params.head_units.divisor;
+  const bool inside = token < params.num_tokens && head < params.num_heads;
   return {token, head, in_head, inside};
 }
 
@@ -65,32 +65,43 @@ __device__ __forceinline__ float scale_at(const KvCachePart& part, unsigned head
 
 // A cache of the tokens' own type. Word: what a thread copies; everything is aligned to it.
 template <typename Word>
+__device__ __forceinline__ Word* token_word(const KvCachePart& part, const KvPlace& place) {
+  return static_cast<Word*>(part.tokens) + token_offset(part, place) + place.unit;
+}
+template <typename Word>
+__device__ __forceinline__ Word* cache_word(const KvCacheParams& params, const KvCachePart& part,
+                                            const KvPlace& place, int64_t slot) {
+  return static_cast<Word*>(part.cache) + cache_offset(params, part, slot, place.head) + place.unit;
+}
+
+template <typename Word>
 __device__ __forceinline__ void store_copies(const KvCacheParams& params) {
-  const KvCachePart& part = params.parts[blockIdx.y];
   const KvPlace place = kv_place(params);
   if (!place.inside) return;
   wait_for_previous_kernels();
-  const Word word = static_cast<const Word*>(part.tokens)[token_offset(part, place) + place.unit];
   const int64_t slot = slot_of(params, place.token);
+  const Word key = *token_word<Word>(params.parts[0], place);
+  const Word value = *token_word<Word>(params.parts[1], place);
   allow_next_kernel();
   if (!is_slot(params, slot)) return;
-  static_cast<Word*>(part.cache)[cache_offset(params, part, slot, place.head) + place.unit] = word;
+  *cache_word<Word>(params, params.parts[0], place, slot) = key;
+  *cache_word<Word>(params, params.parts[1], place, slot) = value;
 }
 
 template <typename Word>
 __device__ __forceinline__ void gather_copies(const KvCacheParams& params) {
-  const KvCachePart& part = params.parts[blockIdx.y];
   const KvPlace place = kv_place(params);
   if (!place.inside) return;
   wait_for_previous_kernels();
   const int64_t slot = slot_of(params, place.token);
-  Word word{};
+  Word key{}, value{};
   if (is_slot(params, slot)) {
-    word = static_cast<const Word*>(
-        part.cache)[cache_offset(params, part, slot, place.head) + place.unit];
+    key = *cache_word<Word>(params, params.parts[0], place, slot);
+    value = *cache_word<Word>(params, params.parts[1], place, slot);
   }
   allow_next_kernel();
-  static_cast<Word*>(part.tokens)[token_offset(part, place) + place.unit] = word;
+  *token_word<Word>(params.parts[0], place) = key;
+  *token_word<Word>(params.parts[1], place) = value;
 }
 
 // An fp8 cache: codes of x / scale. Tokens aligned to 16 bytes, the cache to 8.

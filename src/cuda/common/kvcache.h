@@ -1,6 +1,8 @@
 // What the host hands to common/kvcache.cu.
 #pragma once
 
+#include "fast_divisor.h"
+
 namespace ac4k {
 
 // The keys or the values. Strides count elements, or words where whole words are copied.
@@ -20,8 +22,8 @@ struct KvCacheParams {
   long long num_slots;   // of the cache: others are skipped, or give zeros
   long long block_size;  // slots of a block; 0 when blocks follow each other like slots
   unsigned num_heads;
-  unsigned head_units;  // units of one head: what a thread handles
-  unsigned num_unit_tiles;
+  FastDivisor head_units;  // units of one head: what a thread handles
+  FastDivisor unit_tiles;
   int wide_slots;  // int64 instead of int32
 };
 

@@ -6,18 +6,19 @@
 
 namespace ac4k {
 
-// Block (bx, by), bx * by = 256: bx threads side by side cover bx vectors of a row, by of them
-// stand over each other, one vector of each operand a thread. Grid: batches * token tiles * column
-// tiles, columns fastest. Pointers and rows are aligned to 16 bytes. No shared memory. Roofline:
-// HBM, 2 reads to 1 write; the gate comes from L2.
+// Block (bx, by), bx * by = 128 or 256: bx threads side by side cover bx vectors of a row, by of
+// them stand over each other, one vector of each operand a thread. Grid: batches * token tiles *
+// column tiles, columns fastest. Pointers and rows are aligned to 16 bytes. No shared memory.
+// Roofline: HBM, 2 reads to 1 write; the gate comes from L2.
 template <typename T>
 __device__ __forceinline__ void residual_gate(const ResidualGateParams& params) {
   using Vec = Vector<T>;
-  const unsigned row_tile = blockIdx.x / params.num_column_tiles;
-  const unsigned column_tile = blockIdx.x - row_tile * params.num_column_tiles;
-  const unsigned batch = row_tile / params.num_token_tiles;
+  const unsigned row_tile = divide(blockIdx.x, params.column_tiles);
+  const unsigned column_tile = blockIdx.x - row_tile * params.column_tiles.divisor;
+  const unsigned batch = divide(row_tile, params.token_tiles);
   const int64_t token =
-      static_cast<int64_t>(row_tile - batch * params.num_token_tiles) * blockDim.y + threadIdx.y;
+      static_cast<int64_t>(row_tile - batch * params.token_tiles.divisor) * blockDim.y +
+      threadIdx.y;
   const int64_t column =
       (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vec::kSize;
   if (column >= params.num_columns || token >= params.num_tokens) return;

@@ -1,6 +1,8 @@
 // What the host hands to common/residual_gate.cu.
 #pragma once
 
+#include "fast_divisor.h"
+
 namespace ac4k {
 
 // x, y and out are [batches, tokens, columns] and contiguous, gate is [batches, columns] with one
@@ -13,8 +15,8 @@ struct ResidualGateParams {
   long long num_tokens;
   long long num_columns;  // a multiple of the vector size
   long long gate_stride;  // in elements
-  unsigned num_column_tiles;
-  unsigned num_token_tiles;
+  FastDivisor column_tiles;
+  FastDivisor token_tiles;
 };
 
 inline constexpr int kResidualGateThreads = 256;

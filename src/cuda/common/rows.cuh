@@ -10,10 +10,6 @@ namespace ac4k {
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 inline constexpr int kWarpThreads = 32;
 
-__device__ __forceinline__ uint32_t divide(uint32_t n, const FastDivisor& by) {
-  return (__umulhi(n, by.multiplier) + n) >> by.shift;
-}
-
 __device__ __forceinline__ int64_t offset_of_row(const RowOffsets& rows, uint32_t row) {
   int64_t offset = 0;
 #pragma unroll 1

@@ -2,14 +2,9 @@
 // over threads.
 #pragma once
 
-namespace ac4k {
+#include "fast_divisor.h"
 
-// n / divisor for 32-bit n below 2^31 by a multiplication: (mulhi(n, multiplier) + n) >> shift.
-struct FastDivisor {
-  unsigned divisor;
-  unsigned multiplier;
-  unsigned shift;
-};
+namespace ac4k {
 
 // The offset of row r in elements. Leading dims that can be walked as one are merged into a level.
 // A contiguous tensor, or a slice of columns, has no level but the outermost.
