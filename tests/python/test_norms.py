@@ -102,11 +102,13 @@ def test_rms_norm_views(device: str, dtype: str) -> None:
     for x in row_views(random((6, 8, 40), dtype, device, 1)):
         weight = random((x.shape[-1],), dtype, device, 2)
         result = ac4k.rms_norm(x, weight)
-        assert torch.equal(result, ac4k.rms_norm(x.contiguous(), weight))
         assert_right("rms_norm", dtype, result, x, weight)
         for out in out_views(x):
             ac4k.rms_norm(x, weight, out=out)
-            assert torch.equal(out, result)
+            assert_right("rms_norm", dtype, out, x, weight)
+            if device == "cpu":  # a GPU adds up rows that are not aligned in another order
+                assert torch.equal(out, result)
+                assert torch.equal(result, ac4k.rms_norm(x.contiguous(), weight))
 
 
 @pytest.mark.parametrize("dtype", TYPES)
