@@ -15,7 +15,7 @@ namespace ac4k {
 
 // Tags of the one-byte formats. encode4: four codes, the first in the lowest byte.
 struct E4M3 {
-  static constexpr float kMax = 448.0f;
+  static constexpr int kMax = 448;
   static constexpr int kMaxExponent = 8;  // of kMax, for the MX scale
 
   static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d) {
@@ -47,7 +47,7 @@ struct E4M3 {
 };
 
 struct E5M2 {
-  static constexpr float kMax = 57344.0f;
+  static constexpr int kMax = 57344;
   static constexpr int kMaxExponent = 15;
 
   static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d) {
@@ -72,7 +72,7 @@ struct E5M2 {
 };
 
 struct Int8 {
-  static constexpr float kMax = 127.0f;
+  static constexpr int kMax = 127;
 
   // Four integers, each saturated to a signed byte.
   static __device__ __forceinline__ uint32_t pack4(int a, int b, int c, int d) {
@@ -108,7 +108,7 @@ struct Int8 {
 
 // e2m1: eight codes in a word, the first in the lowest four bits.
 struct E2M1 {
-  static constexpr float kMax = 6.0f;
+  static constexpr int kMax = 6;
   static constexpr int kMaxExponent = 2;
 
   // The codes 0 to 7 of |v| are round(min(2 |v|, |v| + 2, |v| / 2 + 4, 7)): the three lines are the

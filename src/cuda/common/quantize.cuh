@@ -6,6 +6,8 @@
 #pragma once
 
 #include "common/formats.cuh"
+#include "common/quantize.h"
+#include "common/rows.cuh"
 #include "common/types.cuh"
 
 namespace ac4k {
@@ -13,13 +15,32 @@ namespace ac4k {
 inline constexpr float kLargestFloat = 3.402823466e38f;
 inline constexpr float kSmallestScale = 7.52316385e-37f;  // 2^-120
 
+// value / kDivisor without the general division's slow path, which costs registers: the quotient of
+// the rounded reciprocal, put right by its remainder. Equal to the division for all floats where
+// the divisor is odd, and for quotients of 2^-120 and more otherwise (all mantissas were tried).
+template <int kDivisor>
+__device__ __forceinline__ float divide_by(float value) {
+  constexpr float kReciprocal = 1.0f / kDivisor;
+  const float quotient = __fmul_rn(value, kReciprocal);
+  const float remainder = __fmaf_rn(-quotient, static_cast<float>(kDivisor), value);
+  return __fmaf_rn(remainder, kReciprocal, quotient);
+}
+// 1 / scale for scales from 2^-120 to 2^121, which scale_of gives: the first branch of __frcp_rn.
+__device__ __forceinline__ float inverse_of_found(float scale) {
+  float guess;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(scale));
+  return __fmaf_rn(guess, -__fmaf_rn(scale, guess, -1.0f), guess);
+}
+// 1 / scale for scales of the caller's.
+__device__ __forceinline__ float inverse_of(float scale) { return __frcp_rn(scale); }
+
 // amax may be infinite: it is clamped here.
-__device__ __forceinline__ float scale_of(float amax, float qmax, bool pow2_scale) {
-  const float scale = fmaxf(__fdiv_rn(fminf(amax, kLargestFloat), qmax), kSmallestScale);
+template <int kLargestCode>
+__device__ __forceinline__ float scale_of(float amax, bool pow2_scale) {
+  const float scale = fmaxf(divide_by<kLargestCode>(fminf(amax, kLargestFloat)), kSmallestScale);
   if (!pow2_scale) return scale;
   return __uint_as_float((__float_as_uint(scale) + 0x7fffffu) & 0x7f800000u);
 }
-__device__ __forceinline__ float inverse_of(float scale) { return __frcp_rn(scale); }
 
 // int8 with a zero point, from low = min(x, 0) and high = max(x, 0).
 struct ScaleAndZero {
@@ -28,8 +49,8 @@ struct ScaleAndZero {
 };
 __device__ __forceinline__ ScaleAndZero scale_and_zero_of(float low, float high) {
   low = fmaxf(low, -kLargestFloat), high = fminf(high, kLargestFloat);
-  const float range = __fsub_rn(__fdiv_rn(high, 255.0f), __fdiv_rn(low, 255.0f));
-  const float scale = fmaxf(range, kSmallestScale), inverse = inverse_of(scale);
+  const float range = __fsub_rn(divide_by<255>(high), divide_by<255>(low));
+  const float scale = fmaxf(range, kSmallestScale), inverse = inverse_of_found(scale);
   const float zero = rintf(__fsub_rn(-128.0f, __fmul_rn(low, inverse)));
   return {scale, inverse, static_cast<int>(fminf(fmaxf(zero, -128.0f), 127.0f))};
 }
@@ -67,113 +88,313 @@ __device__ __forceinline__ int64_t tiled_scale_offset(int64_t row, int k, int ti
   return (row / 128 * tiles_a_row + k / 4) * 512 + r % 32 * 16 + r / 32 * 4 + k % 4;
 }
 
-// Eight neighbours of a row: 16 bytes, or 32 of float.
-inline constexpr int kUnit = 8;
+// The larger and smaller of two pairs of 16-bit numbers; NaN gives the other.
+template <typename T>
+__device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b) {
+  uint32_t result;
+  if constexpr (is_same<T, __half>) {
+    asm("max.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else {
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  }
+  return result;
+}
+template <typename T>
+__device__ __forceinline__ uint32_t smaller_pair(uint32_t a, uint32_t b) {
+  uint32_t result;
+  if constexpr (is_same<T, __half>) {
+    asm("min.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else {
+    asm("min.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  }
+  return result;
+}
+template <typename T>
+__device__ __forceinline__ float2 widen_pair(uint32_t pair) {
+  if constexpr (is_same<T, __half>) return __half22float2(*reinterpret_cast<__half2*>(&pair));
+  return float2{__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
+}
 
+// Eight neighbours of a row: 16 bytes, or 32 of float. Held in words: the compiler would take
+// 16-bit elements apart wherever a unit is chosen or set to zero.
 template <typename T>
 struct Unit {
-  static constexpr int kVectors = kUnit * static_cast<int>(sizeof(T)) / kVectorBytes;
-  Vector<T> vectors[kVectors];
+  static constexpr bool kPairs = sizeof(T) == 2;
+  static constexpr int kWords = kUnit * static_cast<int>(sizeof(T)) / 4;
+  uint32_t words[kWords];
 
-  static __device__ __forceinline__ Unit zero() {
-    Unit unit;
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) *reinterpret_cast<uint4*>(&unit.vectors[i]) = uint4{};
-    return unit;
-  }
+  static __device__ __forceinline__ Unit zero() { return Unit{}; }
   static __device__ __forceinline__ Unit load(const T* address) {
     Unit unit;
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      unit.vectors[i] = ac4k::load(reinterpret_cast<const Vector<T>*>(address) + i);
+    for (int i = 0; i < kWords; i += 4) {
+      const uint4 four = __ldca(reinterpret_cast<const uint4*>(address) + i / 4);
+      unit.words[i] = four.x, unit.words[i + 1] = four.y;
+      unit.words[i + 2] = four.z, unit.words[i + 3] = four.w;
     }
     return unit;
   }
-  // `count` elements, at any address; the rest is zero.
-  static __device__ __forceinline__ Unit load_slowly(const T* address, int count) {
+  // `count` elements at any address, zeros behind them.
+  static __device__ __forceinline__ Unit gather(const T* address, int count = kUnit) {
+    using Bits = typename BitsOf<sizeof(T)>::type;
+    const Bits* bits = reinterpret_cast<const Bits*>(address);
     Unit unit = zero();
 #pragma unroll
     for (int i = 0; i < kUnit; ++i) {
-      if (i < count) unit.at(i) = address[i];
+      if (i < count) {
+        unit.words[kPairs ? i / 2 : i] |= static_cast<uint32_t>(bits[i])
+                                          << (kPairs ? i % 2 * 16 : 0);
+      }
     }
     return unit;
   }
-  __device__ __forceinline__ T& at(int i) {
-    return vectors[i / Vector<T>::kSize].values[i % Vector<T>::kSize];
+  static __device__ __forceinline__ Unit narrowed(const float (&values)[kUnit]) {
+    Unit unit;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (is_same<T, __half>) {
+        const __half2 pair = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
+        unit.words[i] = *reinterpret_cast<const uint32_t*>(&pair);
+      } else if constexpr (kPairs) {
+        const __nv_bfloat162 pair = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
+        unit.words[i] = *reinterpret_cast<const uint32_t*>(&pair);
+      } else {
+        unit.words[i] = __float_as_uint(values[i]);
+      }
+    }
+    return unit;
   }
-  __device__ __forceinline__ T at(int i) const {
-    return vectors[i / Vector<T>::kSize].values[i % Vector<T>::kSize];
+  __device__ __forceinline__ void store(T* address) const {
+#pragma unroll
+    for (int i = 0; i < kWords; i += 4) {
+      __stwb(reinterpret_cast<uint4*>(address) + i / 4,
+             uint4{words[i], words[i + 1], words[i + 2], words[i + 3]});
+    }
   }
   __device__ __forceinline__ void widen(float (&values)[kUnit]) const {
-    if constexpr (is_same<T, __nv_bfloat16>) {  // a shift and a mask for two
-      const uint32_t* words = reinterpret_cast<const uint32_t*>(vectors);
 #pragma unroll
-      for (int i = 0; i < kUnit / 2; ++i) {
-        values[2 * i] = __uint_as_float(words[i] << 16);
-        values[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (kPairs) {
+        const float2 pair = widen_pair<T>(words[i]);
+        values[2 * i] = pair.x, values[2 * i + 1] = pair.y;
+      } else {
+        values[i] = __uint_as_float(words[i]);
       }
-    } else {
-#pragma unroll
-      for (int i = 0; i < kUnit; ++i) values[i] = ac4k::widen(at(i));
     }
   }
-  // max |x|; NaN counts for nothing. 16-bit types compare in pairs.
-  __device__ __forceinline__ float amax() const {
-    if constexpr (sizeof(T) == 2) {
-      using Pair = typename PairOf<T>::type;
-      const Pair* pairs = reinterpret_cast<const Pair*>(vectors);
-      const Pair largest = __hmax2(__hmax2(__habs2(pairs[0]), __habs2(pairs[1])),
-                                   __hmax2(__habs2(pairs[2]), __habs2(pairs[3])));
-      return fmaxf(fmaxf(ac4k::widen(largest.x), ac4k::widen(largest.y)), 0.0f);
-    } else {
-      float largest = 0.0f;
+  // Element by element: |other| where that is larger, and the extremes. NaN counts for nothing.
+  __device__ __forceinline__ void raise_to_magnitude(const Unit& other) {
 #pragma unroll
-      for (int i = 0; i < kUnit; ++i) largest = fmaxf(largest, fabsf(ac4k::widen(at(i))));
-      return largest;
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (kPairs) {
+        words[i] = larger_pair<T>(words[i], other.words[i] & 0x7fff7fffu);
+      } else {
+        words[i] = __float_as_uint(
+            fmaxf(__uint_as_float(words[i]), fabsf(__uint_as_float(other.words[i]))));
+      }
     }
+  }
+  __device__ __forceinline__ void raise(const Unit& other) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (kPairs) {
+        words[i] = larger_pair<T>(words[i], other.words[i]);
+      } else {
+        words[i] =
+            __float_as_uint(fmaxf(__uint_as_float(words[i]), __uint_as_float(other.words[i])));
+      }
+    }
+  }
+  __device__ __forceinline__ void lower(const Unit& other) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      if constexpr (kPairs) {
+        words[i] = smaller_pair<T>(words[i], other.words[i]);
+      } else {
+        words[i] =
+            __float_as_uint(fminf(__uint_as_float(words[i]), __uint_as_float(other.words[i])));
+      }
+    }
+  }
+  // max |x|, at least 0.
+  __device__ __forceinline__ float amax() const {
+    float largest = 0.0f;
+    if constexpr (kPairs) {
+      const uint32_t first = larger_pair<T>(words[0] & 0x7fff7fffu, words[1] & 0x7fff7fffu);
+      const uint32_t second = larger_pair<T>(words[2] & 0x7fff7fffu, words[3] & 0x7fff7fffu);
+      const float2 pair = widen_pair<T>(larger_pair<T>(first, second));
+      largest = fmaxf(fmaxf(pair.x, pair.y), largest);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kUnit; ++i) largest = fmaxf(largest, fabsf(__uint_as_float(words[i])));
+    }
+    return largest;
   }
   __device__ __forceinline__ void range(float* low, float* high) const {
+    if constexpr (kPairs) {
+      const uint32_t most =
+          larger_pair<T>(larger_pair<T>(words[0], words[1]), larger_pair<T>(words[2], words[3]));
+      const uint32_t least =
+          smaller_pair<T>(smaller_pair<T>(words[0], words[1]), smaller_pair<T>(words[2], words[3]));
+      const float2 above = widen_pair<T>(most), below = widen_pair<T>(least);
+      *high = fmaxf(fmaxf(above.x, above.y), *high);
+      *low = fminf(fminf(below.x, below.y), *low);
+    } else {
 #pragma unroll
-    for (int i = 0; i < kUnit; ++i) {
-      const float value = ac4k::widen(at(i));
-      *low = fminf(*low, value), *high = fmaxf(*high, value);
+      for (int i = 0; i < kUnit; ++i) {
+        const float value = __uint_as_float(words[i]);
+        *low = fminf(*low, value), *high = fmaxf(*high, value);
+      }
     }
   }
 
  private:
-  template <typename S>
-  struct PairOf {
-    using type = __half2;
+  template <int kBytes, int = 0>
+  struct BitsOf {
+    using type = uint32_t;
+  };
+  template <int kUnused>
+  struct BitsOf<2, kUnused> {
+    using type = unsigned short;
   };
 };
-template <>
-template <>
-struct Unit<__nv_bfloat16>::PairOf<__nv_bfloat16> {
-  using type = __nv_bfloat162;
+
+// Int8 with a zero point, as a format of its own.
+struct Int8Zero : Int8 {};
+template <typename Format>
+inline constexpr bool has_zero = is_same<Format, Int8Zero>;
+
+// What the scale of some numbers is made of: the largest magnitude, or the range with 0 in it.
+template <typename Format>
+struct Extent {
+  float high;  // value-initialise: nothing yet
+
+  __device__ __forceinline__ void include(float value) { high = fmaxf(high, fabsf(value)); }
+  template <typename T>
+  __device__ __forceinline__ void include(const Unit<T>& unit) {
+    high = fmaxf(high, unit.amax());
+  }
+  __device__ __forceinline__ void include(const Extent& other) { high = fmaxf(high, other.high); }
+  __device__ __forceinline__ Extent shuffled(int lane_mask) const {
+    return {__shfl_xor_sync(0xffffffffu, high, lane_mask)};
+  }
+  __device__ __forceinline__ ScaleAndZero scale(bool pow2_scale) const {
+    const float scale = scale_of<Format::kMax>(high, pow2_scale);
+    return {scale, inverse_of_found(scale), 0};
+  }
 };
+template <>
+struct Extent<Int8Zero> {
+  float low, high;
+
+  __device__ __forceinline__ void include(float value) {
+    low = fminf(low, value), high = fmaxf(high, value);
+  }
+  template <typename T>
+  __device__ __forceinline__ void include(const Unit<T>& unit) {
+    unit.range(&low, &high);
+  }
+  __device__ __forceinline__ void include(const Extent& other) {
+    low = fminf(low, other.low), high = fmaxf(high, other.high);
+  }
+  __device__ __forceinline__ Extent shuffled(int lane_mask) const {
+    return {__shfl_xor_sync(0xffffffffu, low, lane_mask),
+            __shfl_xor_sync(0xffffffffu, high, lane_mask)};
+  }
+  __device__ __forceinline__ ScaleAndZero scale(bool) const { return scale_and_zero_of(low, high); }
+};
+
+// The extent of `kLanes` neighbouring lanes, in each of them.
+template <int kLanes, typename Format>
+__device__ __forceinline__ Extent<Format> lanes_extent(Extent<Format> extent) {
+#pragma unroll
+  for (int mask = kLanes / 2; mask > 0; mask /= 2) extent.include(extent.shuffled(mask));
+  return extent;
+}
+// The extent of the block, in each thread. `shared` has 32 places; may be called once.
+template <typename Format>
+__device__ __forceinline__ Extent<Format> block_extent(Extent<Format> extent,
+                                                       Extent<Format>* shared) {
+  const int thread = threadIdx.x + threadIdx.y * blockDim.x;
+  const int warps = (blockDim.x * blockDim.y + 31) / 32;
+  extent = lanes_extent<32>(extent);
+  if (thread % 32 == 0) shared[thread / 32] = extent;
+  __syncthreads();
+  extent = thread % 32 < warps ? shared[thread % 32] : Extent<Format>{};
+  return lanes_extent<32>(extent);
+}
 
 // Eight one-byte codes of x * inverse.
 template <typename Format>
-__device__ __forceinline__ uint2 encode_unit(const float (&x)[kUnit], float inverse) {
+__device__ __forceinline__ uint2 encode_unit(const float (&x)[kUnit], float inverse, int zero = 0) {
   float v[kUnit];
 #pragma unroll
   for (int i = 0; i < kUnit; ++i) v[i] = __fmul_rn(x[i], inverse);
-  return uint2{Format::encode4(v[0], v[1], v[2], v[3]), Format::encode4(v[4], v[5], v[6], v[7])};
+  if constexpr (has_zero<Format>) {
+    return uint2{Int8::encode4(v[0], v[1], v[2], v[3], zero),
+                 Int8::encode4(v[4], v[5], v[6], v[7], zero)};
+  } else {
+    return uint2{Format::encode4(v[0], v[1], v[2], v[3]), Format::encode4(v[4], v[5], v[6], v[7])};
+  }
 }
 template <typename Format, typename T>
-__device__ __forceinline__ uint2 encode_unit(const Unit<T>& unit, float inverse) {
+__device__ __forceinline__ uint2 encode_unit(const Unit<T>& unit, float inverse, int zero = 0) {
   float x[kUnit];
   unit.widen(x);
-  return encode_unit<Format>(x, inverse);
+  return encode_unit<Format>(x, inverse, zero);
 }
+
+template <typename T, typename Params>
+__device__ __forceinline__ const T* row_of_x(const Params& params, int64_t row) {
+  return static_cast<const T*>(params.x) + offset_of_row(params.rows, static_cast<uint32_t>(row));
+}
+
+// The unit at a column of a row that consists of whole ones; zeros past its end.
 template <typename T>
-__device__ __forceinline__ uint2 encode_unit(const Unit<T>& unit, float inverse, int zero) {
+__device__ __forceinline__ Unit<T> load_unit(const T* row, int64_t column, int64_t num_columns) {
+  return column < num_columns ? Unit<T>::load(row + column) : Unit<T>::zero();
+}
+__device__ __forceinline__ void store_codes(uint2 codes, unsigned char* row, int64_t column,
+                                            int64_t num_columns) {
+  if (column < num_columns) *reinterpret_cast<uint2*>(row + column) = codes;
+}
+// A scale and a zero point for each of the eight.
+template <typename Format>
+__device__ __forceinline__ uint2 encode_columns(const float (&x)[kUnit], const float* inverse,
+                                                const int* zero) {
   float v[kUnit];
-  unit.widen(v);
 #pragma unroll
-  for (int i = 0; i < kUnit; ++i) v[i] = __fmul_rn(v[i], inverse);
-  return uint2{Int8::encode4(v[0], v[1], v[2], v[3], zero),
-               Int8::encode4(v[4], v[5], v[6], v[7], zero)};
+  for (int i = 0; i < kUnit; ++i) v[i] = __fmul_rn(x[i], inverse[i]);
+  if constexpr (has_zero<Format>) {
+    int n[kUnit];
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) n[i] = Int8::shifted(v[i], zero[i]);
+    return uint2{Int8::pack4(n[0], n[1], n[2], n[3]), Int8::pack4(n[4], n[5], n[6], n[7])};
+  } else {
+    return encode_unit<Format>(v, 1.0f);
+  }
+}
+// One number, one code.
+template <typename Format>
+__device__ __forceinline__ unsigned char encode_one(float x, float inverse, int zero = 0) {
+  const float v = __fmul_rn(x, inverse);
+  if constexpr (has_zero<Format>) {
+    return static_cast<unsigned char>(Int8::encode4(v, 0.0f, 0.0f, 0.0f, zero));
+  } else {
+    return static_cast<unsigned char>(Format::encode4(v, 0.0f, 0.0f, 0.0f));
+  }
+}
+
+// A tile: blockDim.x units side by side, blockDim.y rows over each other, kTileRows times. Tiles of
+// a row come first, so that neighbours share DRAM pages.
+struct TilePlace {
+  int64_t column, first_row;
+};
+__device__ __forceinline__ TilePlace tile_place(unsigned column_tiles) {
+  const unsigned row_tile = blockIdx.x / column_tiles;
+  const unsigned column_tile = blockIdx.x - row_tile * column_tiles;
+  return {(static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * kUnit,
+          static_cast<int64_t>(row_tile) * (blockDim.y * kTileRows) + threadIdx.y};
 }
 
 }  // namespace ac4k

@@ -1,0 +1,52 @@
+// Thread block clusters: neighbours on one GPC that see each other's shared memory. Where there are
+// none a block is a cluster of its own.
+#pragma once
+
+#include "common/types.cuh"
+
+namespace ac4k {
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+  uint32_t rank = 0;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+#endif
+  return rank;
+}
+__device__ __forceinline__ uint32_t cluster_size() {
+  uint32_t size = 1;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+#endif
+  return size;
+}
+
+// All threads of the cluster; what they wrote to shared memory is visible to all afterwards.
+__device__ __forceinline__ void cluster_arrive() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+  __syncthreads();
+#endif
+}
+
+// *address as the block `rank` of the cluster has it.
+__device__ __forceinline__ float load_from_cluster(const float* address, uint32_t rank) {
+#if __CUDA_ARCH__ >= 900
+  const uint32_t own = static_cast<uint32_t>(__cvta_generic_to_shared(address));
+  uint32_t remote;
+  float value;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(own), "r"(rank));
+  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(remote) : "memory");
+  return value;
+#else
+  return *address;
+#endif
+}
+
+}  // namespace ac4k
