@@ -37,6 +37,67 @@ static inline ac4k_arg ac4k_choice_arg(const char* string) {
   return arg;
 }
 
+/* Numbers from FP8 codes and their scales. dequantize_fp8(q: Q[..., N], scale: f32[granularity: 1 |
+ * ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)], granularity: {per_tensor,
+ * per_token, per_channel, group128, block128} = per_token, dtype: T = f32) -> T[..., N] */
+static inline ac4k_status ac4k_dequantize_fp8(const DLTensor* q, const DLTensor* scale,
+                                              const char* granularity, const char* dtype,
+                                              const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_tensor_arg(scale), ac4k_choice_arg(granularity),
+                           ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_fp8"), args, 4, outputs, 1, stream);
+}
+
+/* Numbers from int8 codes, their scales and zero points. dequantize_int8(q: i8[..., N], scale:
+ * f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)], zero:
+ * i32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)]? = None,
+ * granularity: {per_tensor, per_token, per_channel, group128, block128} = per_token, dtype: T =
+ * f32) -> T[..., N] */
+static inline ac4k_status ac4k_dequantize_int8(const DLTensor* q, const DLTensor* scale,
+                                               const DLTensor* zero, const char* granularity,
+                                               const char* dtype, const DLTensor* out,
+                                               void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_tensor_arg(scale), ac4k_tensor_arg(zero),
+                           ac4k_choice_arg(granularity), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_int8"), args, 5, outputs, 1, stream);
+}
+
+/* Numbers from MXFP4 codes and their scales. dequantize_mxfp4(q: u8[..., N/2], scale: u8[...,
+ * N/32], dtype: T = f32) -> T[..., N] */
+static inline ac4k_status ac4k_dequantize_mxfp4(const DLTensor* q, const DLTensor* scale,
+                                                const char* dtype, const DLTensor* out,
+                                                void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_tensor_arg(scale), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_mxfp4"), args, 3, outputs, 1, stream);
+}
+
+/* Numbers from MXFP8 codes and their scales. dequantize_mxfp8(q: Q[..., N], scale: u8[..., N/32],
+ * dtype: T = f32) -> T[..., N] */
+static inline ac4k_status ac4k_dequantize_mxfp8(const DLTensor* q, const DLTensor* scale,
+                                                const char* dtype, const DLTensor* out,
+                                                void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_tensor_arg(scale), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_mxfp8"), args, 3, outputs, 1, stream);
+}
+
+/* Numbers from NVFP4 codes and their scales. dequantize_nvfp4(q: u8[..., N/2], scale:
+ * f8e4m3[layout: ..., N/16 | ceil(rows/128)*128, ceil(N/64)*4], global_scale: f32[1], layout:
+ * {plain, tiled} = plain, dtype: T = f32) -> T[..., N] */
+static inline ac4k_status ac4k_dequantize_nvfp4(const DLTensor* q, const DLTensor* scale,
+                                                const DLTensor* global_scale, const char* layout,
+                                                const char* dtype, const DLTensor* out,
+                                                void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_tensor_arg(scale),
+                           ac4k_tensor_arg(global_scale), ac4k_choice_arg(layout),
+                           ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_nvfp4"), args, 5, outputs, 1, stream);
+}
+
 /* Multiply and add, element by element. element_wise_mul_add(a: T[...] strided, b: T[...] strided,
  * c: T[...] strided) -> T[...] */
 static inline ac4k_status ac4k_element_wise_mul_add(const DLTensor* a, const DLTensor* b,
@@ -148,6 +209,69 @@ static inline ac4k_status ac4k_qk_norm(const DLTensor* q, const DLTensor* k,
                            ac4k_bool_arg(cast_first)};
   const DLTensor* const outputs[] = {out0, out1};
   return ac4k_call(ac4k_find_op("qk_norm"), args, 7, outputs, 2, stream);
+}
+
+/* Quantise to FP8 with a scale for the tensor, each row, column, group or block. quantize_fp8(x:
+ * T[..., N] row_strided, granularity: {per_tensor, per_token, per_channel, group128, block128} =
+ * per_token, dtype: Q = f8e4m3, scale: f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |
+ * ceil(rows/128), ceil(N/128)]? = None, pow2_scale: bool = False) -> Q[..., N], f32[granularity: 1
+ * | ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)] */
+static inline ac4k_status ac4k_quantize_fp8(const DLTensor* x, const char* granularity,
+                                            const char* dtype, const DLTensor* scale,
+                                            int pow2_scale, const DLTensor* out0,
+                                            const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_choice_arg(granularity), ac4k_choice_arg(dtype),
+                           ac4k_tensor_arg(scale), ac4k_bool_arg(pow2_scale)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("quantize_fp8"), args, 5, outputs, 2, stream);
+}
+
+/* Quantise to int8 with a scale, and a zero point unless symmetric. quantize_int8(x: T[..., N]
+ * row_strided, granularity: {per_tensor, per_token, per_channel, group128, block128} = per_token,
+ * symmetric: bool = True, scale: f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |
+ * ceil(rows/128), ceil(N/128)]? = None) -> i8[..., N], f32[granularity: 1 | ..., 1 | N | ...,
+ * ceil(N/128) | ceil(rows/128), ceil(N/128)], i32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |
+ * ceil(rows/128), ceil(N/128)] if not symmetric */
+static inline ac4k_status ac4k_quantize_int8(const DLTensor* x, const char* granularity,
+                                             int symmetric, const DLTensor* scale,
+                                             const DLTensor* out0, const DLTensor* out1,
+                                             const DLTensor* out2, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_choice_arg(granularity),
+                           ac4k_bool_arg(symmetric), ac4k_tensor_arg(scale)};
+  const DLTensor* const outputs[] = {out0, out1, out2};
+  return ac4k_call(ac4k_find_op("quantize_int8"), args, 4, outputs, 3, stream);
+}
+
+/* Quantise to MXFP4: e2m1 codes, two in a byte, an e8m0 scale for 32 of them. quantize_mxfp4(x:
+ * T[..., N] row_strided) -> u8[..., N/2], u8[..., N/32] */
+static inline ac4k_status ac4k_quantize_mxfp4(const DLTensor* x, const DLTensor* out0,
+                                              const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("quantize_mxfp4"), args, 1, outputs, 2, stream);
+}
+
+/* Quantise to MXFP8: e4m3 or e5m2 codes, an e8m0 scale for 32 of them. quantize_mxfp8(x: T[..., N]
+ * row_strided, dtype: Q = f8e4m3) -> Q[..., N], u8[..., N/32] */
+static inline ac4k_status ac4k_quantize_mxfp8(const DLTensor* x, const char* dtype,
+                                              const DLTensor* out0, const DLTensor* out1,
+                                              void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("quantize_mxfp8"), args, 2, outputs, 2, stream);
+}
+
+/* Quantise to NVFP4: e2m1 codes, an e4m3 scale for 16 of them, a global scale. quantize_nvfp4(x:
+ * T[..., N] row_strided, global_scale: f32[1]? = None, layout: {plain, tiled} = plain) -> u8[...,
+ * N/2], f8e4m3[layout: ..., N/16 | ceil(rows/128)*128, ceil(N/64)*4], f32[1] */
+static inline ac4k_status ac4k_quantize_nvfp4(const DLTensor* x, const DLTensor* global_scale,
+                                              const char* layout, const DLTensor* out0,
+                                              const DLTensor* out1, const DLTensor* out2,
+                                              void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(global_scale),
+                           ac4k_choice_arg(layout)};
+  const DLTensor* const outputs[] = {out0, out1, out2};
+  return ac4k_call(ac4k_find_op("quantize_nvfp4"), args, 3, outputs, 3, stream);
 }
 
 /* The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N] */

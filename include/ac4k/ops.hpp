@@ -9,6 +9,53 @@
 
 namespace ac4k {
 
+// Numbers from FP8 codes and their scales. dequantize_fp8(q: Q[..., N], scale: f32[granularity: 1 |
+// ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)], granularity: {per_tensor,
+// per_token, per_channel, group128, block128} = per_token, dtype: T = f32) -> T[..., N]
+inline void dequantize_fp8(const TensorView& q, const TensorView& scale, const TensorView& out,
+                           const char* granularity = "per_token", const char* dtype = "float32",
+                           void* stream = nullptr) {
+  check(ac4k_dequantize_fp8(q.get(), scale.get(), granularity, dtype, out.get(), stream));
+}
+
+// Numbers from int8 codes, their scales and zero points. dequantize_int8(q: i8[..., N], scale:
+// f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)], zero:
+// i32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)]? = None,
+// granularity: {per_tensor, per_token, per_channel, group128, block128} = per_token, dtype: T =
+// f32) -> T[..., N]
+inline void dequantize_int8(const TensorView& q, const TensorView& scale,
+                            const std::optional<TensorView>& zero, const TensorView& out,
+                            const char* granularity = "per_token", const char* dtype = "float32",
+                            void* stream = nullptr) {
+  check(ac4k_dequantize_int8(q.get(), scale.get(), zero ? zero->get() : nullptr, granularity, dtype,
+                             out.get(), stream));
+}
+
+// Numbers from MXFP4 codes and their scales. dequantize_mxfp4(q: u8[..., N/2], scale: u8[...,
+// N/32], dtype: T = f32) -> T[..., N]
+inline void dequantize_mxfp4(const TensorView& q, const TensorView& scale, const TensorView& out,
+                             const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize_mxfp4(q.get(), scale.get(), dtype, out.get(), stream));
+}
+
+// Numbers from MXFP8 codes and their scales. dequantize_mxfp8(q: Q[..., N], scale: u8[..., N/32],
+// dtype: T = f32) -> T[..., N]
+inline void dequantize_mxfp8(const TensorView& q, const TensorView& scale, const TensorView& out,
+                             const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize_mxfp8(q.get(), scale.get(), dtype, out.get(), stream));
+}
+
+// Numbers from NVFP4 codes and their scales. dequantize_nvfp4(q: u8[..., N/2], scale:
+// f8e4m3[layout: ..., N/16 | ceil(rows/128)*128, ceil(N/64)*4], global_scale: f32[1], layout:
+// {plain, tiled} = plain, dtype: T = f32) -> T[..., N]
+inline void dequantize_nvfp4(const TensorView& q, const TensorView& scale,
+                             const TensorView& global_scale, const TensorView& out,
+                             const char* layout = "plain", const char* dtype = "float32",
+                             void* stream = nullptr) {
+  check(ac4k_dequantize_nvfp4(q.get(), scale.get(), global_scale.get(), layout, dtype, out.get(),
+                              stream));
+}
+
 // Multiply and add, element by element. element_wise_mul_add(a: T[...] strided, b: T[...] strided,
 // c: T[...] strided) -> T[...]
 inline void element_wise_mul_add(const TensorView& a, const TensorView& b, const TensorView& c,
@@ -97,6 +144,58 @@ inline void qk_norm(const TensorView& q, const TensorView& k,
   check(ac4k_qk_norm(q.get(), k.get(), q_weight ? q_weight->get() : nullptr,
                      k_weight ? k_weight->get() : nullptr, eps, over, cast_first, out0.get(),
                      out1.get(), stream));
+}
+
+// Quantise to FP8 with a scale for the tensor, each row, column, group or block. quantize_fp8(x:
+// T[..., N] row_strided, granularity: {per_tensor, per_token, per_channel, group128, block128} =
+// per_token, dtype: Q = f8e4m3, scale: f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |
+// ceil(rows/128), ceil(N/128)]? = None, pow2_scale: bool = False) -> Q[..., N], f32[granularity: 1
+// | ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)]
+inline void quantize_fp8(const TensorView& x, const std::optional<TensorView>& scale,
+                         const TensorView& out0, const TensorView& out1,
+                         const char* granularity = "per_token", const char* dtype = "float8_e4m3fn",
+                         int pow2_scale = false, void* stream = nullptr) {
+  check(ac4k_quantize_fp8(x.get(), granularity, dtype, scale ? scale->get() : nullptr, pow2_scale,
+                          out0.get(), out1.get(), stream));
+}
+
+// Quantise to int8 with a scale, and a zero point unless symmetric. quantize_int8(x: T[..., N]
+// row_strided, granularity: {per_tensor, per_token, per_channel, group128, block128} = per_token,
+// symmetric: bool = True, scale: f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |
+// ceil(rows/128), ceil(N/128)]? = None) -> i8[..., N], f32[granularity: 1 | ..., 1 | N | ...,
+// ceil(N/128) | ceil(rows/128), ceil(N/128)], i32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |
+// ceil(rows/128), ceil(N/128)] if not symmetric
+inline void quantize_int8(const TensorView& x, const std::optional<TensorView>& scale,
+                          const TensorView& out0, const TensorView& out1,
+                          const std::optional<TensorView>& out2,
+                          const char* granularity = "per_token", int symmetric = true,
+                          void* stream = nullptr) {
+  check(ac4k_quantize_int8(x.get(), granularity, symmetric, scale ? scale->get() : nullptr,
+                           out0.get(), out1.get(), out2 ? out2->get() : nullptr, stream));
+}
+
+// Quantise to MXFP4: e2m1 codes, two in a byte, an e8m0 scale for 32 of them. quantize_mxfp4(x:
+// T[..., N] row_strided) -> u8[..., N/2], u8[..., N/32]
+inline void quantize_mxfp4(const TensorView& x, const TensorView& out0, const TensorView& out1,
+                           void* stream = nullptr) {
+  check(ac4k_quantize_mxfp4(x.get(), out0.get(), out1.get(), stream));
+}
+
+// Quantise to MXFP8: e4m3 or e5m2 codes, an e8m0 scale for 32 of them. quantize_mxfp8(x: T[..., N]
+// row_strided, dtype: Q = f8e4m3) -> Q[..., N], u8[..., N/32]
+inline void quantize_mxfp8(const TensorView& x, const TensorView& out0, const TensorView& out1,
+                           const char* dtype = "float8_e4m3fn", void* stream = nullptr) {
+  check(ac4k_quantize_mxfp8(x.get(), dtype, out0.get(), out1.get(), stream));
+}
+
+// Quantise to NVFP4: e2m1 codes, an e4m3 scale for 16 of them, a global scale. quantize_nvfp4(x:
+// T[..., N] row_strided, global_scale: f32[1]? = None, layout: {plain, tiled} = plain) -> u8[...,
+// N/2], f8e4m3[layout: ..., N/16 | ceil(rows/128)*128, ceil(N/64)*4], f32[1]
+inline void quantize_nvfp4(const TensorView& x, const std::optional<TensorView>& global_scale,
+                           const TensorView& out0, const TensorView& out1, const TensorView& out2,
+                           const char* layout = "plain", void* stream = nullptr) {
+  check(ac4k_quantize_nvfp4(x.get(), global_scale ? global_scale->get() : nullptr, layout,
+                            out0.get(), out1.get(), out2.get(), stream));
 }
 
 // The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N]

@@ -6,6 +6,45 @@ Array = TypeVar("Array")
 
 __version__: str
 
+def dequantize_fp8(
+    q: Array,
+    scale: Array,
+    granularity: Literal[
+        "per_tensor", "per_token", "per_channel", "group128", "block128"
+    ] = "per_token",
+    dtype: Any = "float32",
+    out: Array | None = None,
+) -> Array: ...
+def dequantize_int8(
+    q: Array,
+    scale: Array,
+    zero: Array | None = None,
+    granularity: Literal[
+        "per_tensor", "per_token", "per_channel", "group128", "block128"
+    ] = "per_token",
+    dtype: Any = "float32",
+    out: Array | None = None,
+) -> Array: ...
+def dequantize_mxfp4(
+    q: Array,
+    scale: Array,
+    dtype: Any = "float32",
+    out: Array | None = None,
+) -> Array: ...
+def dequantize_mxfp8(
+    q: Array,
+    scale: Array,
+    dtype: Any = "float32",
+    out: Array | None = None,
+) -> Array: ...
+def dequantize_nvfp4(
+    q: Array,
+    scale: Array,
+    global_scale: Array,
+    layout: Literal["plain", "tiled"] = "plain",
+    dtype: Any = "float32",
+    out: Array | None = None,
+) -> Array: ...
 def element_wise_mul_add(a: Array, b: Array, c: Array, out: Array | None = None) -> Array: ...
 def fused_add_gelu(
     x: Array,
@@ -66,6 +105,37 @@ def qk_norm(
     cast_first: bool = False,
     out: tuple[Array, Array] | None = None,
 ) -> tuple[Array, Array]: ...
+def quantize_fp8(
+    x: Array,
+    granularity: Literal[
+        "per_tensor", "per_token", "per_channel", "group128", "block128"
+    ] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    scale: Array | None = None,
+    pow2_scale: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
+def quantize_int8(
+    x: Array,
+    granularity: Literal[
+        "per_tensor", "per_token", "per_channel", "group128", "block128"
+    ] = "per_token",
+    symmetric: bool = True,
+    scale: Array | None = None,
+    out: Any | None = None,
+) -> Any: ...
+def quantize_mxfp4(x: Array, out: tuple[Array, Array] | None = None) -> tuple[Array, Array]: ...
+def quantize_mxfp8(
+    x: Array,
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
+def quantize_nvfp4(
+    x: Array,
+    global_scale: Array | None = None,
+    layout: Literal["plain", "tiled"] = "plain",
+    out: tuple[Array, Array, Array] | None = None,
+) -> tuple[Array, Array, Array]: ...
 def relu2(x: Array, out: Array | None = None) -> Array: ...
 def residual_gate(x: Array, y: Array, gate: Array, out: Array | None = None) -> Array: ...
 def rms_norm(

@@ -8,6 +8,11 @@ from typing import Any, Literal, TypeVar
 from ac4k._native import C as _C
 
 __all__ = [
+    "dequantize_fp8",
+    "dequantize_int8",
+    "dequantize_mxfp4",
+    "dequantize_mxfp8",
+    "dequantize_nvfp4",
     "element_wise_mul_add",
     "fused_add_gelu",
     "fused_add_rms_norm",
@@ -17,6 +22,11 @@ __all__ = [
     "layer_norm",
     "mrope",
     "qk_norm",
+    "quantize_fp8",
+    "quantize_int8",
+    "quantize_mxfp4",
+    "quantize_mxfp8",
+    "quantize_nvfp4",
     "relu2",
     "residual_gate",
     "rms_norm",
@@ -44,6 +54,156 @@ def _use_torch_tracing_check(
     is_tracing: Callable[[], bool], route: Callable[[str, tuple[Any, ...], Any], Any]
 ) -> None:
     globals().update(_is_tracing=is_tracing, _route=route)
+
+
+def dequantize_fp8(
+    q: Array,
+    scale: Array,
+    granularity: Literal[
+        "per_tensor", "per_token", "per_channel", "group128", "block128"
+    ] = "per_token",
+    dtype: Any = "float32",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Numbers from FP8 codes and their scales.
+
+    out = float32(q) * scale, rounded once to the dtype.
+
+    q: [..., N] of float8_e4m3fn, float8_e5m2; contiguous
+    scale: [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
+        (group128), [ceil(rows/128), ceil(N/128)] (block128) of float32; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., N], dtype.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.quantize_fp8(np.array([[1, -2, 3]], np.float32))
+    >>> ac4k.dequantize_fp8(q, scale).round(2).tolist()
+    [[0.96, -1.93, 3.0]]
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_fp8", (q, scale, granularity, dtype), out)
+        return traced
+    return _C.dequantize_fp8(q, scale, granularity, dtype, out)
+
+
+def dequantize_int8(
+    q: Array,
+    scale: Array,
+    zero: Array | None = None,
+    granularity: Literal[
+        "per_tensor", "per_token", "per_channel", "group128", "block128"
+    ] = "per_token",
+    dtype: Any = "float32",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Numbers from int8 codes, their scales and zero points.
+
+    out = float32(q - zero) * scale, rounded once to the dtype.
+
+    q: [..., N] of int8; contiguous
+    scale: [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
+        (group128), [ceil(rows/128), ceil(N/128)] (block128) of float32; contiguous
+    zero: [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
+        (group128), [ceil(rows/128), ceil(N/128)] (block128) of int32; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., N], dtype.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.quantize_int8(np.array([[1, -2, 127]], np.float32))
+    >>> ac4k.dequantize_int8(q, scale).tolist()
+    [[1.0, -2.0, 127.0]]
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_int8", (q, scale, zero, granularity, dtype), out)
+        return traced
+    return _C.dequantize_int8(q, scale, zero, granularity, dtype, out)
+
+
+def dequantize_mxfp4(
+    q: Array,
+    scale: Array,
+    dtype: Any = "float32",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Numbers from MXFP4 codes and their scales.
+
+    out = float32(q) * 2^(scale - 127), rounded once to the dtype; scale 255 is NaN.
+
+    q: [..., N/2] of uint8; contiguous
+    scale: [..., N/32] of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., N], dtype.
+
+    >>> import numpy as np
+    >>> q, scale = np.full((1, 16), 0x71, np.uint8), np.array([[128]], np.uint8)
+    >>> ac4k.dequantize_mxfp4(q, scale)[0, :2].tolist()
+    [1.0, 12.0]
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_mxfp4", (q, scale, dtype), out)
+        return traced
+    return _C.dequantize_mxfp4(q, scale, dtype, out)
+
+
+def dequantize_mxfp8(
+    q: Array,
+    scale: Array,
+    dtype: Any = "float32",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Numbers from MXFP8 codes and their scales.
+
+    out = float32(q) * 2^(scale - 127), rounded once to the dtype; scale 255 is NaN.
+
+    q: [..., N] of float8_e4m3fn, float8_e5m2; contiguous
+    scale: [..., N/32] of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., N], dtype.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.quantize_mxfp8(np.full((1, 32), 3, np.float32))
+    >>> ac4k.dequantize_mxfp8(q, scale)[0, :2].tolist()
+    [3.0, 3.0]
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_mxfp8", (q, scale, dtype), out)
+        return traced
+    return _C.dequantize_mxfp8(q, scale, dtype, out)
+
+
+def dequantize_nvfp4(
+    q: Array,
+    scale: Array,
+    global_scale: Array,
+    layout: Literal["plain", "tiled"] = "plain",
+    dtype: Any = "float32",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Numbers from NVFP4 codes and their scales.
+
+    out = float32(q) * (float32(scale) / global_scale), rounded once to the dtype.
+
+    q: [..., N/2] of uint8; contiguous
+    scale: [..., N/16] (plain), [ceil(rows/128)*128, ceil(N/64)*4] (tiled) of float8_e4m3fn;
+        contiguous
+    global_scale: [1] of float32; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., N], dtype.
+
+    >>> import numpy as np
+    >>> x = np.arange(16, dtype=np.float32)[None] / 2.5
+    >>> ac4k.dequantize_nvfp4(*ac4k.quantize_nvfp4(x)).tolist()[0][:6]
+    [0.0, 0.5, 1.0, 1.0, 1.5, 2.0]
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_nvfp4", (q, scale, global_scale, layout, dtype), out)
+        return traced
+    return _C.dequantize_nvfp4(q, scale, global_scale, layout, dtype, out)
 
 
 def element_wise_mul_add(a: Array, b: Array, c: Array, *, out: Array | None = None) -> Array:
@@ -340,6 +500,170 @@ def qk_norm(
         )
         return traced
     return _C.qk_norm(q, k, q_weight, k_weight, eps, over, cast_first, out)
+
+
+def quantize_fp8(
+    x: Array,
+    granularity: Literal[
+        "per_tensor", "per_token", "per_channel", "group128", "block128"
+    ] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    scale: Array | None = None,
+    pow2_scale: bool = False,
+    *,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """Quantise to FP8 with a scale for the tensor, each row, column, group or block.
+
+    scale = max(max |x| / qmax, 2^-120), qmax 448 (e4m3) or 57344 (e5m2), rounded up to a power
+    of two with pow2_scale; or the scale given. q = x * (1 / scale) in float32, rounded to
+    nearest even, saturating; x ~ q * scale. NaN stays NaN and does not count in the maximum; an
+    infinity counts as the largest float32.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    dtype: float8_e4m3fn, float8_e5m2
+    scale: [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
+        (group128), [ceil(rows/128), ceil(N/128)] (block128) of float32; contiguous
+    Returns [..., N], dtype.
+    Returns [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
+        (group128), [ceil(rows/128), ceil(N/128)] (block128), float32.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.quantize_fp8(np.array([[1, -2, 448]], np.float32))
+    >>> q.astype(np.float32).tolist(), scale.tolist()
+    ([[1.0, -2.0, 448.0]], [[1.0]])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "quantize_fp8", (x, granularity, dtype, scale, pow2_scale), out
+        )
+        return traced
+    return _C.quantize_fp8(x, granularity, dtype, scale, pow2_scale, out)
+
+
+def quantize_int8(
+    x: Array,
+    granularity: Literal[
+        "per_tensor", "per_token", "per_channel", "group128", "block128"
+    ] = "per_token",
+    symmetric: bool = True,
+    scale: Array | None = None,
+    *,
+    out: Any | None = None,
+) -> Any:
+    """Quantise to int8 with a scale, and a zero point unless symmetric.
+
+    Symmetric: scale = max(max |x| / 127, 2^-120), or the scale given; q = round(x * (1 /
+    scale)). Otherwise lo = min(x, 0), hi = max(x, 0), scale = max(hi / 255 - lo / 255, 2^-120),
+    zero = round(-128 - lo / scale), q = round(x * (1 / scale)) + zero; x ~ (q - zero) * scale.
+    float32, to nearest even, saturating to [-128, 127]; NaN gives the zero point and does not
+    count in the extremes, infinities count as the largest float32.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    scale: [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
+        (group128), [ceil(rows/128), ceil(N/128)] (block128) of float32; contiguous
+    Returns [..., N], int8.
+    Returns [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
+        (group128), [ceil(rows/128), ceil(N/128)] (block128), float32.
+    Returns [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
+        (group128), [ceil(rows/128), ceil(N/128)] (block128), int32, without symmetric.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.quantize_int8(np.array([[1, -2, 127]], np.float32))
+    >>> q.tolist(), scale.tolist()
+    ([[1, -2, 127]], [[1.0]])
+    """
+    if _is_tracing():
+        traced: Any = _route("quantize_int8", (x, granularity, symmetric, scale), out)
+        return traced
+    return _C.quantize_int8(x, granularity, symmetric, scale, out)
+
+
+def quantize_mxfp4(x: Array, *, out: tuple[Array, Array] | None = None) -> tuple[Array, Array]:
+    """Quantise to MXFP4: e2m1 codes, two in a byte, an e8m0 scale for 32 of them.
+
+    For each block of 32 s = 2^(floor(log2(max |x|)) - e), e the exponent of the format's
+    largest number (2, 8 or 15 for e2m1, e4m3, e5m2), at least 2^-127 and that for zeros; the
+    scale is s as e8m0 (its exponent plus 127). q = x / s to nearest even, saturating; x ~ q *
+    s. NaN does not count in the maximum; it stays NaN in FP8 and gives 0 in FP4.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., N/2], uint8.
+    Returns [..., N/32], uint8.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.quantize_mxfp4(np.full((1, 32), 6, np.float32))
+    >>> q[0, :2].tolist(), scale.tolist()
+    ([119, 119], [[127]])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route("quantize_mxfp4", (x,), out)
+        return traced
+    return _C.quantize_mxfp4(x, out)
+
+
+def quantize_mxfp8(
+    x: Array,
+    dtype: Any = "float8_e4m3fn",
+    *,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """Quantise to MXFP8: e4m3 or e5m2 codes, an e8m0 scale for 32 of them.
+
+    For each block of 32 s = 2^(floor(log2(max |x|)) - e), e the exponent of the format's
+    largest number (2, 8 or 15 for e2m1, e4m3, e5m2), at least 2^-127 and that for zeros; the
+    scale is s as e8m0 (its exponent plus 127). q = x / s to nearest even, saturating; x ~ q *
+    s. NaN does not count in the maximum; it stays NaN in FP8 and gives 0 in FP4.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    dtype: float8_e4m3fn, float8_e5m2
+    Returns [..., N], dtype.
+    Returns [..., N/32], uint8.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.quantize_mxfp8(np.full((1, 32), 3, np.float32))
+    >>> float(q[0, 0]), scale.tolist()
+    (384.0, [[120]])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route("quantize_mxfp8", (x, dtype), out)
+        return traced
+    return _C.quantize_mxfp8(x, dtype, out)
+
+
+def quantize_nvfp4(
+    x: Array,
+    global_scale: Array | None = None,
+    layout: Literal["plain", "tiled"] = "plain",
+    *,
+    out: tuple[Array, Array, Array] | None = None,
+) -> tuple[Array, Array, Array]:
+    """Quantise to NVFP4: e2m1 codes, an e4m3 scale for 16 of them, a global scale.
+
+    g = 448 * 6 / max |x| (1 for zeros), or the global scale given; for each block of 16 s =
+    e4m3(g * (max |x| / 6)) and q = e2m1(x * (g / s)), 0 where s is 0; x ~ q * s / g. float32,
+    to nearest even, saturating; NaN gives 0. Byte i holds codes 2i (low half) and 2i + 1.
+    Tiled: the scale of row r and block k lies in tile (r / 128, k / 4) of 512 bytes at r % 32 *
+    16 + r / 32 % 4 * 4 + k % 4, the rest is 0.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    global_scale: [1] of float32; contiguous
+    Returns [..., N/2], uint8.
+    Returns [..., N/16] (plain), [ceil(rows/128)*128, ceil(N/64)*4] (tiled), float8_e4m3fn.
+    Returns [1], float32.
+
+    >>> import numpy as np
+    >>> x = np.linspace(0, 6, 16, dtype=np.float32)[None]
+    >>> q, scale, g = ac4k.quantize_nvfp4(x)
+    >>> q.shape, scale.astype(np.float32).tolist(), g.tolist()
+    ((1, 8), [[448.0]], [448.0])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array, Array] = _route(
+            "quantize_nvfp4", (x, global_scale, layout), out
+        )
+        return traced
+    return _C.quantize_nvfp4(x, global_scale, layout, out)
 
 
 def relu2(x: Array, *, out: Array | None = None) -> Array:

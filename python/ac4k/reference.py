@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _quantize_rule
 from ._rope_reference import Angles, grid_angles, rotate, section_angles, table_angles
 
 Float64 = NDArray[np.float64]
@@ -300,6 +301,16 @@ def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
     return Reference(result, np.zeros(W))
 
 
+def _exactly(rule: Callable[..., Any]) -> Callable[..., References]:
+    """What a rule gives, with no error allowed but the rounding to a float output's dtype."""
+
+    def reference(*args: Any, **options: Any) -> References:
+        found = rule(*args, **options)
+        return tuple(map(Reference, found)) if isinstance(found, tuple) else Reference(found)
+
+    return reference
+
+
 # One reference, or one for each output (None where it is not there) and then one for each tensor
 # that is written into.
 References = Reference | tuple[Reference | None, ...]
@@ -322,6 +333,21 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "store_kvcache": store_kvcache,
     "stream_bytes": stream_bytes,
 }
+REFERENCES.update(
+    (name, _exactly(getattr(_quantize_rule, name)))
+    for name in (
+        "quantize_fp8",
+        "dequantize_fp8",
+        "quantize_int8",
+        "dequantize_int8",
+        "quantize_nvfp4",
+        "dequantize_nvfp4",
+        "quantize_mxfp4",
+        "dequantize_mxfp4",
+        "quantize_mxfp8",
+        "dequantize_mxfp8",
+    )
+)
 
 
 def references_of(name: str, *args: Any, **options: Any) -> tuple[Reference, ...]:

@@ -28,7 +28,7 @@ class RowView {
   // For kernels: rows are fewer than 2^31 (check_num_rows).
   RowOffsets offsets() const {
     RowOffsets offsets{};
-    if (views_.ndim == 0) return offsets;
+    if (views_.ndim == 0 || num_rows_ == 0) return offsets;
     offsets.stride = views_.strides[0][0];
     offsets.num_inner = views_.ndim - 1;
     for (int i = 0; i < offsets.num_inner; ++i) {

@@ -99,13 +99,13 @@ __device__ __forceinline__ void quantize_columns(const QuantizeParams& params) {
       static_cast<int>(cluster_rank() * (kUnits * kColumnRows) + threadIdx.x / kColumnUnits);
   wait_for_previous_kernels();
   Unit<T> units[kUnits];
-  const T* x = static_cast<const T*>(params.x) + first_row * params.rows.levels[0].stride + stripe +
-               in_stripe;
+  const T* x =
+      static_cast<const T*>(params.x) + first_row * params.rows.stride + stripe + in_stripe;
 #pragma unroll
   for (int i = 0; i < kUnits; ++i) {
     const bool loads = inside && first_row + i * kColumnRows < num_rows;
     units[i] = loads ? Unit<T>::load(x) : Unit<T>::zero();
-    x += kColumnRows * params.rows.levels[0].stride;
+    x += kColumnRows * params.rows.stride;
   }
   allow_next_kernel();
   ColumnExtents<T, Format> extents;

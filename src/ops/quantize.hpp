@@ -1,0 +1,60 @@
+// What the quantise and dequantise ops share: tiles of rows, and kernels by type and format.
+#pragma once
+
+#include <bit>
+
+#include "core/op.hpp"
+#include "cpu/quantize.hpp"
+#include "cuda/common/quantize.h"
+#include "cuda/driver/launch.hpp"
+#include "ops/rows.hpp"
+
+namespace ac4k {
+
+inline bool is_multiple(const void* pointer, uintptr_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
+}
+
+// A block of `threads`: as many side by side as leave few of them idle at the end of a row, at
+// least `min_width`; the rest over each other.
+struct Tiling {
+  uint32_t width, height;
+  int64_t column_tiles;
+};
+inline Tiling tile_rows(int64_t items, int64_t threads, int64_t min_width) {
+  const auto most = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(items)));
+  int64_t width = std::clamp(most, min_width, threads);
+  while (width > std::max<int64_t>(min_width, 32) &&
+         ceil_div(items, width) * width - items > items / 16) {
+    width /= 2;
+  }
+  return {static_cast<uint32_t>(width), static_cast<uint32_t>(threads / width),
+          ceil_div(items, width)};
+}
+
+// Columns of kernel tables: T is f32, f16 or bf16.
+inline size_t type_column(DType type) {
+  return type == DType::f32 ? 0 : type == DType::f16 ? 1 : 2;
+}
+
+// The GPU side of quantize_fp8 and quantize_int8; `format` as in cpu::QuantizeArgs.
+Status quantize_on_cuda(const Call& call, const RowView& x, const cpu::QuantizeArgs& args);
+Status dequantize_on_cuda(const Call& call, const cpu::DequantizeArgs& args);
+// Leaves minus the amax of x at args.scale.
+Status amax_on_cuda(const Call& call, const RowView& x, const cpu::QuantizeArgs& args);
+
+}  // namespace ac4k
+
+// The kernels of one kind by element type and format: AC4K_KERNELS("module", "name").
+#define AC4K_FORMAT_KERNELS(module, name, suffix)                   \
+  {                                                                 \
+    {module, name "_e4m3_" suffix}, {module, name "_e5m2_" suffix}, \
+        {module, name "_int8_" suffix}, {                           \
+      module, name "_int8_zero_" suffix                             \
+    }                                                               \
+  }
+#define AC4K_QUANTIZE_KERNELS(module, name)                                            \
+  {AC4K_FORMAT_KERNELS(module, name, "f32"), AC4K_FORMAT_KERNELS(module, name, "f16"), \
+   AC4K_FORMAT_KERNELS(module, name, "bf16")}
+#define AC4K_TYPE_KERNELS(module, name) \
+  {{module, name "_f32"}, {module, name "_f16"}, {module, name "_bf16"}}

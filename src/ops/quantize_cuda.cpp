@@ -1,0 +1,264 @@
+// Which kernel quantises: by granularity, by whether scales are given, by alignment and size.
+#include "ops/quantize.hpp"
+
+namespace ac4k {
+namespace {
+
+using Kernels = cuda::Kernel[3][4];  // by element type, then by format; the last has zero points
+
+class Launcher {
+ public:
+  Launcher(const Call& call, const RowView& x, const cpu::QuantizeArgs& args)
+      : call_(call),
+        args_(args),
+        type_(type_column(args.type)),
+        format_(args.zero != nullptr ? 3 : static_cast<size_t>(args.format)),
+        aligned_(x.is_aligned() && args.num_columns % kUnit == 0 &&
+                 is_multiple(args.codes, kUnit)) {
+    params_.x = x.data();
+    params_.rows = x.offsets();
+    params_.codes = args.codes;
+    params_.scale = args.scale;
+    params_.zero = args.zero;
+    params_.given = args.given;
+    params_.num_rows = args.num_rows;
+    params_.num_columns = args.num_columns;
+    params_.granularity = args.granularity;
+    params_.pow2_scale = args.pow2_scale;
+  }
+
+  Status run() {
+    if (args_.given != nullptr) return given();
+    switch (args_.granularity) {
+      case kPerTensor:
+        return per_tensor();
+      case kPerToken:
+        return per_token();
+      case kPerChannel:
+        return per_channel();
+      case kGroup128:
+        return group128();
+      case kBlock128:
+        return block128();
+    }
+    return AC4K_OK;
+  }
+
+  // Leaves minus the amax at `scale`.
+  Status find_amax() {
+    static constinit cuda::Kernel start{kModule, "start_tensor"};
+    static constinit cuda::Kernel aligned[2][3] = {AC4K_TYPE_KERNELS(kModule, "amax_tensor_plain"),
+                                                   AC4K_TYPE_KERNELS(kModule, "amax_tensor_zero")};
+    static constinit cuda::Kernel any[2][3] = {AC4K_TYPE_KERNELS(kModule, "amax_tensor_any_plain"),
+                                               AC4K_TYPE_KERNELS(kModule, "amax_tensor_any_zero")};
+    AC4K_TRY(launch_1d(start, call_, 1, 1, params_));
+    const size_t with_zero = args_.zero != nullptr;
+    const int64_t count = args_.num_rows * args_.num_columns;
+    if (count == 0) return AC4K_OK;
+    if (!aligned_) {
+      constexpr int64_t kElementsPerBlock = 16 * kAnyThreads;
+      return launch_1d(any[with_zero][type_], call_, ceil_div(count, kElementsPerBlock),
+                       kAnyThreads, params_);
+    }
+    return launch_tiles(aligned[with_zero][type_], kAmaxUnits, 1);
+  }
+
+ private:
+  static constexpr const char* kModule = "common/quantize_tensor";
+
+  // Blocks with one scale each, of any alignment.
+  Status regions(int64_t rows, int64_t columns) {
+    static constinit Kernels any = AC4K_QUANTIZE_KERNELS("common/quantize_any", "quantize_any");
+    params_.region_rows = rows;
+    params_.region_columns = columns;
+    int64_t across = columns == 0 ? 0 : ceil_div(args_.num_columns, columns);
+    int64_t down = ceil_div(args_.num_rows, rows);
+    // Without elements, a row has a scale all the same, and so has a tensor.
+    if (args_.granularity == kPerToken || args_.granularity == kPerTensor) across = 1;
+    if (args_.granularity == kPerTensor) down = 1;
+    params_.column_tiles = static_cast<unsigned>(across);
+    return launch(any, across * down, {kAnyThreads, 1, 1});
+  }
+
+  Status per_token() {
+    static constinit Kernels one = AC4K_QUANTIZE_KERNELS("common/quantize_rows", "quantize_rows_1");
+    static constinit Kernels two = AC4K_QUANTIZE_KERNELS("common/quantize_rows", "quantize_rows_2");
+    static constinit Kernels four =
+        AC4K_QUANTIZE_KERNELS("common/quantize_rows", "quantize_rows_4");
+    constexpr int64_t kWarp = 32, kFewRows = 256;
+    const int64_t units = args_.num_columns / kUnit, rows = args_.num_rows;
+    if (!aligned_ || units == 0 || units > 4 * kRowMaxThreads) {
+      return regions(1, args_.num_columns);
+    }
+    if (units <= kWarp) {  // several rows a block
+      const auto width = static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(units)));
+      const uint32_t height = kQuantizeThreads / width;
+      return launch(one, ceil_div(rows, height), {width, height, 1});
+    }
+    // Few rows: as many threads as there are units. Otherwise two units a thread, four in long
+    // rows.
+    const bool few = rows <= kFewRows && units <= kRowMaxThreads;
+    const int64_t each = few ? 1 : units <= 2 * kQuantizeThreads ? 2 : 4;
+    const auto width = static_cast<uint32_t>(ceil_div(ceil_div(units, each), kWarp) * kWarp);
+    return launch(each == 1 ? one : each == 2 ? two : four, rows, {width, 1, 1});
+  }
+
+  Status group128() {
+    static constinit Kernels kernels =
+        AC4K_QUANTIZE_KERNELS("common/quantize_groups", "quantize_groups");
+    if (!aligned_) return regions(1, kGroupSize);
+    return launch_tiles(kernels[type_][format_], kTileRows, kGroupSize / kUnit);
+  }
+
+  Status block128() {
+    static constinit Kernels kernels =
+        AC4K_QUANTIZE_KERNELS("common/quantize_blocks", "quantize_blocks");
+    if (!aligned_) return regions(kGroupSize, kGroupSize);
+    const int64_t across = ceil_div(args_.num_columns, kGroupSize);
+    constexpr uint32_t kWidth = kGroupSize / kUnit;
+    params_.column_tiles = static_cast<unsigned>(across);
+    return launch(kernels, across * ceil_div(args_.num_rows, kGroupSize),
+                  {kWidth, kBlockThreads / kWidth, 1});
+  }
+
+  // A cluster a stripe; where there are no clusters, a block.
+  Status per_channel() {
+    static constinit Kernels one =
+        AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_1");
+    static constinit Kernels eight =
+        AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_8");
+    static constinit Kernels longer =
+        AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_long");
+    static constinit Kernels any =
+        AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_any");
+    int64_t most = 1;
+    AC4K_TRY(cluster_blocks(&most));
+    const int64_t slabs = std::max<int64_t>(1, ceil_div(args_.num_rows, kColumnRows));
+    const auto blocks = static_cast<uint32_t>(
+        std::min<int64_t>(most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(slabs)))));
+    const bool keeps = params_.rows.num_inner == 0;
+    Kernels& kernels = !aligned_                                ? any
+                       : keeps && slabs <= blocks               ? one
+                       : keeps && slabs <= blocks * kColumnKept ? eight
+                                                                : longer;
+    const int64_t stripes = ceil_div(args_.num_columns, kColumnUnits * kUnit);
+    return launch(kernels, stripes * blocks, {kColumnThreads, 1, 1}, blocks);
+  }
+
+  Status per_tensor() {
+    static constinit Kernels small =
+        AC4K_QUANTIZE_KERNELS("common/quantize_tensor", "quantize_tensor");
+    static constinit cuda::Kernel finish{kModule, "finish_tensor"};
+    if (args_.num_rows * args_.num_columns == 0) return regions(1, 1);
+    int64_t most = 1;
+    AC4K_TRY(cluster_blocks(&most));
+    const int64_t units = args_.num_rows * args_.num_columns / kUnit;
+    if (aligned_ && units <= most * kTensorThreads * kTensorUnits) {
+      const int64_t wanted = std::max<int64_t>(1, ceil_div(units, kTensorThreads));
+      const auto blocks = static_cast<uint32_t>(std::min<int64_t>(
+          most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(wanted)))));
+      return launch(small, blocks, {kTensorThreads, 1, 1}, blocks);
+    }
+    AC4K_TRY(find_amax());
+    if (args_.zero != nullptr) AC4K_TRY(launch_1d(finish, call_, 1, 1, params_));
+    params_.given = args_.scale;
+    params_.pending = args_.zero == nullptr;
+    return given();
+  }
+
+  Status given() {
+    static constinit Kernels aligned =
+        AC4K_QUANTIZE_KERNELS("common/quantize_given", "quantize_given");
+    static constinit Kernels any =
+        AC4K_QUANTIZE_KERNELS("common/quantize_given", "quantize_given_any");
+    static constinit cuda::Kernel copy{"common/quantize_given", "copy_scales"};
+    const int64_t count = args_.num_rows * args_.num_columns;
+    if (count == 0) {
+      params_.num_columns = num_elements(call_.output(1));
+      if (params_.num_columns == 0) return AC4K_OK;
+      return launch_1d(copy, call_, ceil_div(params_.num_columns, kAnyThreads), kAnyThreads,
+                       params_);
+    }
+    if (!aligned_) return launch(any, ceil_div(count, kAnyThreads), {kAnyThreads, 1, 1});
+    return launch_tiles(aligned[type_][format_], kTileRows, 1);
+  }
+
+  Status cluster_blocks(int64_t* most) const {
+    Status status = AC4K_OK;
+    const auto* device = cuda::device_properties(call_.device.device_id, status);
+    if (device == nullptr) return status;
+    *most = device->major >= 9 ? kMaxClusterBlocks : 1;
+    return AC4K_OK;
+  }
+
+  Status launch_tiles(cuda::Kernel& kernel, int64_t rows_a_thread, int64_t min_width) {
+    const int64_t units = ceil_div(args_.num_columns, kUnit);
+    if (units == 0 || args_.num_rows == 0) return AC4K_OK;
+    const Tiling tiling = tile_rows(units, kQuantizeThreads, min_width);
+    params_.column_tiles = static_cast<unsigned>(tiling.column_tiles);
+    const int64_t blocks =
+        tiling.column_tiles * ceil_div(args_.num_rows, tiling.height * rows_a_thread);
+    return launch_1d(kernel, call_, blocks, cuda::Dim3{tiling.width, tiling.height, 1}, params_);
+  }
+
+  Status launch(Kernels& kernels, int64_t blocks, cuda::Dim3 block, uint32_t cluster = 1) {
+    constexpr int64_t kMaxBlocks = 0x7fffffff;
+    if (blocks == 0) return AC4K_OK;
+    if (blocks > kMaxBlocks) {
+      return fail(AC4K_UNSUPPORTED, call_.op.signature.name, ": expected at most ", kMaxBlocks,
+                  " blocks of work, got ", blocks);
+    }
+    cuda::LaunchConfig config{.grid = {static_cast<uint32_t>(blocks), 1, 1},
+                              .block = block,
+                              .dependent = cuda::dependent_launch()};
+    if (cluster > 1) config.cluster = {cluster, 1, 1};
+    return cuda::launch(kernels[type_][format_], config, call_.device.device_id, call_.stream,
+                        params_);
+  }
+
+  const Call& call_;
+  const cpu::QuantizeArgs& args_;
+  const size_t type_, format_;
+  const bool aligned_;
+  QuantizeParams params_{};
+};
+
+}  // namespace
+
+Status quantize_on_cuda(const Call& call, const RowView& x, const cpu::QuantizeArgs& args) {
+  AC4K_TRY(check_num_rows(call, args.num_rows));
+  return Launcher(call, x, args).run();
+}
+
+Status amax_on_cuda(const Call& call, const RowView& x, const cpu::QuantizeArgs& args) {
+  return Launcher(call, x, args).find_amax();
+}
+
+Status dequantize_on_cuda(const Call& call, const cpu::DequantizeArgs& args) {
+  static constinit cuda::Kernel aligned[3][3] = {
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_e4m3"),
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_e5m2"),
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_int8")};
+  static constinit cuda::Kernel any[3][3] = {
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_e4m3"),
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_e5m2"),
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_int8")};
+  const Tiling tiling = tile_rows(ceil_div(args.num_columns, kUnit), kQuantizeThreads, 1);
+  const DequantizeParams params{args.codes,
+                                args.scale,
+                                args.zero,
+                                args.out,
+                                args.num_rows,
+                                args.num_columns,
+                                static_cast<unsigned>(tiling.column_tiles),
+                                args.granularity};
+  const bool fits =
+      args.num_columns % kUnit == 0 && is_multiple(args.codes, kUnit) && is_aligned(args.out);
+  const auto format = static_cast<size_t>(args.format);
+  const size_t type = type_column(args.type);
+  return launch_1d(fits ? aligned[format][type] : any[format][type], call,
+                   tiling.column_tiles * ceil_div(args.num_rows, tiling.height * kTileRows),
+                   cuda::Dim3{tiling.width, tiling.height, 1}, params);
+}
+
+}  // namespace ac4k

@@ -1,0 +1,590 @@
+"""The quantise and dequantise ops: every conversion against ml_dtypes, every op bit by bit against
+the float32 rule of ac4k/_quantize_rule.py, which is itself held to ml_dtypes here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ac4k
+from ac4k import _quantize_rule as rule
+from ac4k.reference import references_of
+
+TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+FLOATS = tuple(TORCH)
+GRANULARITIES = ("per_tensor", "per_token", "per_channel", "group128", "block128")
+FP8 = {
+    "float8_e4m3fn": (torch.float8_e4m3fn, ml_dtypes.float8_e4m3fn, 448.0),
+    "float8_e5m2": (torch.float8_e5m2, ml_dtypes.float8_e5m2, 57344.0),
+}
+# Every way to quantise: the op and its options.
+WAYS: list[tuple[str, dict[str, Any]]] = [
+    *(
+        ("quantize_fp8", {"granularity": granularity, "dtype": dtype})
+        for granularity, dtype in itertools.product(GRANULARITIES, FP8)
+    ),
+    ("quantize_fp8", {"granularity": "group128", "pow2_scale": True}),
+    ("quantize_fp8", {"granularity": "per_tensor", "pow2_scale": True}),
+    *(
+        ("quantize_int8", {"granularity": granularity, "symmetric": symmetric})
+        for granularity, symmetric in itertools.product(GRANULARITIES, (True, False))
+    ),
+    ("quantize_nvfp4", {}),
+    ("quantize_nvfp4", {"layout": "tiled"}),
+    ("quantize_mxfp4", {}),
+    ("quantize_mxfp8", {"dtype": "float8_e4m3fn"}),
+    ("quantize_mxfp8", {"dtype": "float8_e5m2"}),
+]
+BLOCK = {"quantize_nvfp4": 16, "quantize_mxfp4": 32, "quantize_mxfp8": 32}
+
+
+def way_name(way: object) -> str | None:
+    if isinstance(way, dict):
+        return "-".join(str(value) for value in way.values()) or "plain"
+    return None
+
+
+def random(shape: tuple[int, ...], dtype: str, device: str, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(shape, generator=generator, dtype=torch.float64)
+    # Rows of very different size, so that a wrong scale is a wrong result.
+    x *= torch.exp2(torch.randint(-9, 9, (*shape[:-1], 1), generator=generator).double())
+    return x.to(TORCH[dtype]).to(device)
+
+
+def bits(tensor: torch.Tensor) -> Any:
+    """Bytes of FP8, numbers of everything else; NaN is one of many in FP8."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        numbers = tensor.double().numpy()
+        codes = tensor.view(torch.uint8).numpy()
+        return np.where(np.isnan(numbers), 0x7F, codes)
+    if tensor.dtype in TORCH.values():
+        return tensor.float().numpy().view(np.uint32)
+    return tensor.numpy()
+
+
+def wide(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    value = value.detach().cpu()
+    return (value.double() if value.is_floating_point() else value).numpy()
+
+
+def fp8_bits(numbers: Any, dtype: Any) -> Any:
+    with np.errstate(invalid="ignore"):
+        codes = numbers.astype(dtype).view(np.uint8)
+    return np.where(np.isnan(numbers), 0x7F, codes)
+
+
+def assert_exact(name: str, results: Any, *args: Any, **options: Any) -> None:
+    """Equal to the rule bit by bit."""
+    results = results if isinstance(results, tuple) else (results,)
+    expected = references_of(
+        name, *(wide(a) for a in args), **{key: wide(value) for key, value in options.items()}
+    )
+    assert len(results) == len(expected)
+    for result, reference in zip(results, expected, strict=True):
+        assert tuple(result.shape) == reference.result.shape
+        want = reference.result
+        for torch_type, numpy_type, _ in FP8.values():
+            if result.dtype == torch_type:
+                want = fp8_bits(want, numpy_type)
+        if result.dtype in TORCH.values():
+            rounded = torch.from_numpy(want.astype(np.float32)).to(result.dtype)
+            nan = torch.isnan(rounded).numpy()
+            assert np.array_equal(torch.isnan(result.cpu()).numpy(), nan)
+            assert np.array_equal(bits(result)[~nan], bits(rounded)[~nan])
+        else:
+            assert np.array_equal(bits(result), want)
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    a, b = (value if isinstance(value, tuple) else (value,) for value in (a, b))
+    return len(a) == len(b) and all(
+        np.array_equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True)
+    )
+
+
+# --- conversions, against ml_dtypes
+
+
+def all_patterns(dtype: str) -> torch.Tensor:
+    """All 65536 numbers of a 16-bit type."""
+    codes = torch.arange(-32768, 32768, dtype=torch.int32).to(torch.int16)
+    return codes.view(TORCH[dtype])
+
+
+def float32_probes() -> Any:
+    """Numbers of the small formats, their midpoints and the floats beside them; random floats."""
+    numbers = [np.arange(-260, 260) / 2.0]
+    for dtype in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn):
+        codes = np.arange(16 if dtype is ml_dtypes.float4_e2m1fn else 256, dtype=np.uint8)
+        values = codes.view(dtype).astype(np.float64)
+        values = np.unique(values[np.isfinite(values)])
+        numbers += [values, (values[1:] + values[:-1]) / 2]
+    exact = np.concatenate(numbers).astype(np.float32)
+    random_bits = np.random.default_rng(1).integers(0, 2**32, 300_000, dtype=np.uint32)
+    infinity = np.float32(np.inf)
+    return np.concatenate(
+        [
+            exact,
+            np.nextafter(exact, infinity),
+            np.nextafter(exact, -infinity),
+            random_bits.view(np.float32),
+            np.random.default_rng(2).standard_normal(100_000).astype(np.float32) * 100,
+        ]
+    )
+
+
+def probes(dtype: str) -> torch.Tensor:
+    return torch.from_numpy(float32_probes()) if dtype == "f32" else all_patterns(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("fp8", FP8)
+def test_fp8_of_every_number(device: str, dtype: str, fp8: str) -> None:
+    torch_type, numpy_type, largest = FP8[fp8]
+    x = probes(dtype)
+    numbers = x.float().numpy()
+    expected = fp8_bits(np.clip(numbers, -largest, largest), numpy_type)
+    one = torch.ones(1, device=device)
+    q, scale = ac4k.quantize_fp8(x.to(device), "per_tensor", fp8, one)
+    assert q.dtype == torch_type
+    assert scale.item() == 1
+    assert np.array_equal(bits(q), expected)
+    nan = np.isnan(numbers)
+    assert (q.cpu().view(torch.uint8).numpy()[nan] == 0x7F).all(), "NaN has one code"
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_int8_of_every_number(device: str, dtype: str) -> None:
+    x = probes(dtype)
+    q, _ = ac4k.quantize_int8(x.to(device), "per_tensor", scale=torch.ones(1, device=device))
+    expected = np.clip(np.rint(np.nan_to_num(x.float().numpy(), nan=0.0)), -128, 127)
+    assert np.array_equal(q.cpu().numpy(), expected.astype(np.int8))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_e2m1_of_every_number(device: str, dtype: str) -> None:
+    """Blocks that begin with 6 have the scale 1: of NVFP4 with the global scale 1, and of MXFP4."""
+    numbers = probes(dtype)
+    numbers = numbers[(numbers.abs() < 8) | numbers.isnan()]
+    numbers = numbers[: len(numbers) // 465 * 465]
+
+    def expected(rows: torch.Tensor) -> Any:
+        values = np.clip(rows.float().numpy(), -6, 6)
+        values = np.where(np.isnan(values), 0, values)
+        codes = values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8)
+        return codes[:, ::2] | codes[:, 1::2] << 4
+
+    def blocks(size: int) -> torch.Tensor:
+        rows = numbers.reshape(-1, size - 1)
+        return torch.cat([torch.full((len(rows), 1), 6.0, dtype=rows.dtype), rows], dim=1)
+
+    x = blocks(32)
+    q, scale = ac4k.quantize_mxfp4(x.to(device))
+    assert (scale == 127).all()
+    assert np.array_equal(q.cpu().numpy(), expected(x))
+    # Past 6 the block's scale would not be 1.
+    x = blocks(16)
+    x = x[~(x.float().abs() > 6).any(dim=1)]
+    q, scale, g = ac4k.quantize_nvfp4(x.to(device), torch.ones(1, device=device))
+    assert (scale.float() == 1).all()
+    assert g.item() == 1
+    assert np.array_equal(q.cpu().numpy(), expected(x))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("fp8", FP8)
+def test_numbers_of_every_fp8_code(device: str, dtype: str, fp8: str) -> None:
+    torch_type, numpy_type, _ = FP8[fp8]
+    codes = np.arange(256, dtype=np.uint8)
+    numbers = codes.view(numpy_type).astype(np.float32)
+    q = torch.from_numpy(codes).view(torch_type).to(device)
+    expected = torch.from_numpy(numbers).to(TORCH[dtype])
+    one = torch.ones(1, device=device)
+    for result in (
+        ac4k.dequantize_fp8(q, one, "per_tensor", TORCH[dtype]),
+        ac4k.dequantize_mxfp8(
+            q, torch.full((8,), 127, dtype=torch.uint8, device=device), TORCH[dtype]
+        ),
+    ):
+        assert result.dtype == TORCH[dtype]
+        nan = np.isnan(numbers)
+        assert np.array_equal(torch.isnan(result).cpu().numpy(), nan)
+        assert np.array_equal(bits(result)[~nan], bits(expected)[~nan])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_numbers_of_every_other_code(device: str, dtype: str) -> None:
+    bytes_ = torch.arange(256, dtype=torch.uint8, device=device)
+    one = torch.ones(1, device=device)
+    q = bytes_.view(torch.int8)
+    result = ac4k.dequantize_int8(q, one, None, "per_tensor", TORCH[dtype])
+    assert np.array_equal(result.float().cpu().numpy(), q.cpu().numpy().astype(np.float32))
+    # e2m1: both halves of every byte.
+    nibbles = np.stack([np.arange(256) & 15, np.arange(256) >> 4], axis=-1).astype(np.uint8)
+    numbers = nibbles.view(ml_dtypes.float4_e2m1fn).astype(np.float32).reshape(-1)
+    expected = bits(torch.from_numpy(numbers).to(TORCH[dtype]))
+    scale = torch.ones(32, device=device).to(torch.float8_e4m3fn)
+    result = ac4k.dequantize_nvfp4(bytes_, scale, one, dtype=TORCH[dtype])
+    assert np.array_equal(bits(result), expected)
+    mx_scale = torch.full((16,), 127, dtype=torch.uint8, device=device)
+    assert np.array_equal(bits(ac4k.dequantize_mxfp4(bytes_, mx_scale, TORCH[dtype])), expected)
+    # e8m0: the scale of every code.
+    q = torch.ones((256, 32), device=device).to(torch.float8_e4m3fn)
+    result = ac4k.dequantize_mxfp8(q, bytes_[:, None].contiguous())[:, 0].cpu().numpy()
+    expected = np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e8m0fnu).astype(np.float32)
+    assert np.isnan(result[255])
+    assert np.array_equal(result[:255], expected[:255])
+
+
+def test_the_rule_itself() -> None:
+    """The reference rounds as ml_dtypes does."""
+    x = float32_probes()
+    with np.errstate(all="ignore"):
+        for _, numpy_type, largest in FP8.values():
+            form = rule.fp8_format(numpy_type)
+            assert form.largest == largest
+            expected = fp8_bits(np.clip(x, -largest, largest), numpy_type)
+            assert np.array_equal(fp8_bits(rule.round_to(form, x), numpy_type), expected)
+        small = np.clip(np.nan_to_num(x), -6, 6)
+        expected = small.astype(ml_dtypes.float4_e2m1fn).astype(np.float64)
+        assert np.array_equal(rule.round_to(rule.E2M1, small), expected)
+
+
+# --- ops, against the rule
+
+
+SHAPES = [
+    (1, 32),
+    (3, 96),
+    (5, 7, 160),
+    (128, 128),
+    (130, 288),
+    (2, 3, 2, 64),
+    (257, 4096),
+    (1, 4096),
+    (64, 5120),
+    (4, 40_000),
+    (1100, 64),
+]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("name", "options"), WAYS, ids=way_name)
+def test_quantize(device: str, dtype: str, name: str, options: dict[str, Any]) -> None:
+    shapes = SHAPES
+    if name not in BLOCK:
+        shapes = [*SHAPES, (1,), (3, 5), (7,), (2, 129), (129, 255), (200, 1), (3, 4097)]
+    for shape in shapes:
+        x = random(shape, dtype, device, 1)
+        results = getattr(ac4k, name)(x, **options)
+        assert_exact(name, results, x, **options)
+        assert same_bits(results, getattr(ac4k, name)(x, **options))
+
+
+def given_scale(shape: tuple[int, ...], granularity: str, device: str) -> torch.Tensor:
+    scale_shape = rule.Regions(shape, granularity).scale_shape
+    generator = torch.Generator().manual_seed(3)
+    return (torch.rand(scale_shape, generator=generator) + 0.01).to(device)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("shape", [(5, 7, 160), (129, 255), (33, 1024), (7,)])
+def test_given_scales(device: str, dtype: str, granularity: str, shape: tuple[int, ...]) -> None:
+    x = random(shape, dtype, device, 2)
+    scale = given_scale(shape, granularity, device)
+    for fp8 in FP8:
+        results = ac4k.quantize_fp8(x, granularity, fp8, scale)
+        assert torch.equal(results[1], scale)
+        assert_exact("quantize_fp8", results, x, granularity, fp8, scale)
+    results = ac4k.quantize_int8(x, granularity, True, scale)
+    assert_exact("quantize_int8", results, x, granularity, True, scale)
+
+
+def test_given_global_scale(device: str) -> None:
+    x = random((9, 96), "bf16", device, 2)
+    for value in (1.0, 37.5, 1e-20, 3e38, 0.0, -2.0, math.nan, math.inf):
+        g = torch.tensor([value], device=device)
+        assert_exact("quantize_nvfp4", ac4k.quantize_nvfp4(x, g), x, g)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("shape", [(5, 7, 160), (129, 255), (257, 1024), (7,), (3, 4099)])
+def test_dequantize(device: str, dtype: str, granularity: str, shape: tuple[int, ...]) -> None:
+    scale = given_scale(shape, granularity, device)
+    codes = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(1))
+    codes = codes.to(torch.uint8).to(device)
+    for torch_type, _, _ in FP8.values():
+        q = codes.view(torch_type)
+        result = ac4k.dequantize_fp8(q, scale, granularity, TORCH[dtype])
+        assert result.dtype == TORCH[dtype]
+        assert_exact("dequantize_fp8", result, q, scale, granularity)
+    q = codes.view(torch.int8)
+    zero = (scale * 100).int() - 50
+    for points in (None, zero):
+        result = ac4k.dequantize_int8(q, scale, points, granularity, TORCH[dtype])
+        assert_exact("dequantize_int8", result, q, scale, points, granularity)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1, 32), (5, 7, 160), (129, 288), (64, 4096)])
+def test_dequantize_blocks(device: str, dtype: str, shape: tuple[int, ...]) -> None:
+    x = random(shape, dtype, device, 4)
+    for layout in ("plain", "tiled"):
+        parts = ac4k.quantize_nvfp4(x, layout=layout)
+        result = ac4k.dequantize_nvfp4(*parts, layout, TORCH[dtype])
+        assert_exact("dequantize_nvfp4", result, *parts, layout)
+    q, scale = ac4k.quantize_mxfp4(x)
+    assert_exact("dequantize_mxfp4", ac4k.dequantize_mxfp4(q, scale, TORCH[dtype]), q, scale)
+    for fp8 in FP8:
+        q, scale = ac4k.quantize_mxfp8(x, fp8)
+        assert_exact("dequantize_mxfp8", ac4k.dequantize_mxfp8(q, scale, TORCH[dtype]), q, scale)
+
+
+@pytest.mark.parametrize(("name", "options"), WAYS, ids=way_name)
+def test_error_is_half_a_step(device: str, name: str, options: dict[str, Any]) -> None:
+    """Quantised and back, no number is further off than half the spacing of its codes."""
+    x = torch.randn(130, 256, generator=torch.Generator().manual_seed(5)).to(device)
+    parts = getattr(ac4k, name)(x, **options)
+    parts = parts if isinstance(parts, tuple) else (parts,)
+    options = {key: value for key, value in options.items() if key in ("granularity", "layout")}
+    back = getattr(ac4k, name.replace("quantize", "dequantize"))(*parts, **options)
+    # Relative to the number, plus a step at the end of the format's range relative to the largest.
+    relative = {"quantize_int8": 0.0, "quantize_nvfp4": 0.25, "quantize_mxfp4": 0.25}.get(
+        name, 2.0**-3
+    )
+    largest = x.abs().max().item()
+    allowed = relative * x.abs() + largest * (0.02 if name != "quantize_mxfp4" else 0.15)
+    if name == "quantize_mxfp8":
+        allowed += 0.13 * x.abs()  # up to 511 / 448 past the range
+    if name == "quantize_nvfp4":
+        allowed += 0.1 * largest  # steps of the scale
+    assert ((back - x).abs() <= allowed).all()
+
+
+# --- strides, alignment, empty
+
+
+@pytest.mark.parametrize(("name", "options"), WAYS, ids=way_name)
+def test_rows_apart(device: str, name: str, options: dict[str, Any]) -> None:
+    base = random((6, 10, 416), "bf16", device, 6)
+    views = [
+        base[:, :, :64],
+        base[:, ::2, 32:160],
+        base.transpose(0, 1)[..., :128],
+        base[:, :1].expand(6, 10, 416),
+        base[..., 1:257],  # rows not aligned to 16 bytes
+        base[::2, 1:, 3:99],
+        base[0, 0, :32].expand(4, 3, 32),
+    ]
+    op = getattr(ac4k, name)
+    for x in views:
+        results = op(x, **options)
+        assert_exact(name, results, x, **options)
+        assert same_bits(results, op(x.contiguous(), **options))
+
+
+@pytest.mark.parametrize(("name", "options"), WAYS, ids=way_name)
+def test_into_outputs_of_any_alignment(device: str, name: str, options: dict[str, Any]) -> None:
+    x = random((9, 160), "f32", device, 7)
+    expected = getattr(ac4k, name)(x, **options)
+    for shift in (0, 1):
+        out = []
+        for result in expected:
+            size = result.element_size()
+            memory = torch.full(
+                (result.numel() * size + shift * size,), 0xA5, dtype=torch.uint8, device=device
+            )
+            out.append(memory[shift * size :].view(result.dtype).view(result.shape))
+        got = getattr(ac4k, name)(x, **options, out=tuple(out))
+        assert all(a is b for a, b in zip(got, out, strict=True))
+        assert same_bits(got, expected)
+
+
+@pytest.mark.parametrize("shape", [(0, 32), (3, 0), (0,), (2, 0, 64), (0, 0)])
+@pytest.mark.parametrize(("name", "options"), WAYS, ids=way_name)
+def test_empty(device: str, name: str, options: dict[str, Any], shape: tuple[int, ...]) -> None:
+    x = torch.zeros(shape, device=device)
+    assert_exact(name, getattr(ac4k, name)(x, **options), x, **options)
+    if name == "quantize_fp8":
+        scale = given_scale(shape, options["granularity"], device)
+        _, copy = ac4k.quantize_fp8(x, options["granularity"], scale=scale)
+        assert torch.equal(copy, scale)
+
+
+# --- special values
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("name", "options"), WAYS, ids=way_name)
+def test_special_values(device: str, dtype: str, name: str, options: dict[str, Any]) -> None:
+    x = random((12, 288), dtype, device, 8)
+    x[0] = 0
+    x[1] = -0.0
+    x[2, 5] = math.nan
+    x[3] = math.nan
+    x[4, 7] = math.inf
+    x[5, 9], x[5, 10] = -math.inf, math.inf
+    x[6] *= 1e-38 if dtype != "f16" else 1e-7  # denormals
+    x[7, 100] = 60000.0  # an outlier
+    x[8, 3] = math.inf
+    x[8, 4] = math.nan
+    x[9] = 2.0**-130 if dtype != "f16" else 2.0**-24
+    x[10, :32] = 0
+    for rows in (slice(None), slice(0, 3), slice(0, 1), slice(6, 7), slice(9, 10), slice(3, 4)):
+        part = x[rows]
+        assert_exact(name, getattr(ac4k, name)(part, **options), part, **options)
+
+
+def test_documented_special_values(device: str) -> None:
+    def row(*values: float) -> torch.Tensor:
+        return torch.tensor([values], device=device)
+
+    q, scale = ac4k.quantize_fp8(row(0.0, -0.0, 0.0))
+    assert scale.item() == 2.0**-120
+    assert q.view(torch.uint8).tolist() == [[0, 0x80, 0]]
+    q, scale = ac4k.quantize_fp8(row(1.0, math.nan, -448.0))
+    assert scale.item() == 1
+    assert q.view(torch.uint8).tolist() == [[0x38, 0x7F, 0xFE]]
+    q, scale = ac4k.quantize_fp8(row(math.inf, -math.inf, 1.0))
+    assert scale.item() == np.float32(np.finfo(np.float32).max) / np.float32(448)
+    assert q.float().tolist() == [[448.0, -448.0, 0.0]]
+    q, scale = ac4k.quantize_int8(row(math.nan, 127.0, -1.0))
+    assert (q.tolist(), scale.item()) == ([[0, 127, -1]], 1)
+    q, scale, zero = ac4k.quantize_int8(row(math.nan, 0.0, 255.0), symmetric=False)
+    assert (q.tolist(), scale.item(), zero.item()) == ([[-128, -128, 127]], 1, -128)
+    q, scale = ac4k.quantize_fp8(row(1.0, 449.0), pow2_scale=True)
+    assert scale.item() == 2
+    x = torch.zeros((1, 32), device=device)
+    q, scale, g = ac4k.quantize_nvfp4(x)
+    assert (q.sum().item(), scale.float().sum().item(), g.item()) == (0, 0, 1)
+    q, scale = ac4k.quantize_mxfp4(x)
+    assert (q.sum().item(), scale.item()) == (0, 0)
+
+
+def test_refusals(device: str) -> None:
+    x = torch.zeros((2, 40), device=device)
+    with pytest.raises(ValueError, match=r"quantize_int8: argument 'scale': expected None"):
+        ac4k.quantize_int8(x, "per_tensor", False, torch.ones(1, device=device))
+    with pytest.raises(ValueError, match="quantize_nvfp4"):
+        ac4k.quantize_nvfp4(x)
+    with pytest.raises(ValueError, match=r"quantize_nvfp4: expected a multiple of 16 .* got 40"):
+        ac4k.quantize_nvfp4(x, layout="tiled")
+    with pytest.raises(ValueError, match="quantize_mxfp4"):
+        ac4k.quantize_mxfp4(x)
+    with pytest.raises(ValueError, match="granularity"):
+        ac4k.quantize_fp8(x, "per_row")
+    with pytest.raises(ValueError, match="scale"):
+        ac4k.quantize_fp8(x, "per_token", scale=torch.ones(2, device=device))
+    with pytest.raises((TypeError, ValueError), match="dtype"):
+        ac4k.quantize_fp8(x, dtype=torch.int8)
+    with pytest.raises((TypeError, ValueError), match="x"):
+        ac4k.quantize_fp8(x.double())
+
+
+# --- CPU levels and threads
+
+
+@pytest.fixture
+def any_level() -> Iterator[Callable[[str], None]]:
+    yield ac4k.set_cpu_isa
+    ac4k.set_cpu_isa("auto")
+
+
+def cpu_levels() -> list[str]:
+    levels = ["generic", "avx2", "avx512", "amx"]
+    return levels[: levels.index(ac4k.info()["cpu"]["best_isa"]) + 1]
+
+
+@pytest.mark.parametrize("level", cpu_levels())
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_every_cpu_level(any_level: Callable[[str], None], level: str, dtype: str) -> None:
+    any_level(level)
+    for name, options in WAYS:
+        shape = (37, 288) if name in BLOCK else (37, 301)
+        x = random(shape, dtype, "cpu", 9)
+        parts = getattr(ac4k, name)(x, **options)
+        assert_exact(name, parts, x, **options)
+        kept = {key: value for key, value in options.items() if key in ("granularity", "layout")}
+        back = name.replace("quantize", "dequantize")
+        result = getattr(ac4k, back)(*parts, **kept, dtype=TORCH[dtype])
+        assert_exact(back, result, *parts, **kept)
+    for fp8 in FP8:
+        test_fp8_of_every_number("cpu", dtype, fp8)
+        test_numbers_of_every_fp8_code("cpu", dtype, fp8)
+    test_int8_of_every_number("cpu", dtype)
+    test_e2m1_of_every_number("cpu", dtype)
+    test_numbers_of_every_other_code("cpu", dtype)
+
+
+@pytest.mark.parametrize(("name", "options"), WAYS, ids=way_name)
+def test_results_do_not_depend_on_threads(name: str, options: dict[str, Any]) -> None:
+    x = random((301, 1024), "bf16", "cpu", 10)
+    results = []
+    for count in (1, 2, 3):
+        ac4k.set_num_threads(count)
+        try:
+            results.append(getattr(ac4k, name)(x, **options))
+        finally:
+            ac4k.set_num_threads(0)
+    assert all(same_bits(result, results[0]) for result in results)
+
+
+# --- properties
+
+
+@given(
+    way=st.sampled_from(WAYS),
+    leading=st.lists(st.integers(1, 5), max_size=3),
+    blocks=st.integers(1, 9),
+    odd=st.integers(0, 31),
+    gap=st.integers(0, 9),
+    exponent=st.integers(-140, 120),
+    dtype=st.sampled_from(FLOATS),
+    seed=st.integers(0, 2**30),
+)
+@settings(max_examples=250, deadline=None, derandomize=True)
+def test_any_shape_and_size(
+    way: tuple[str, dict[str, Any]],
+    leading: list[int],
+    blocks: int,
+    odd: int,
+    gap: int,
+    exponent: int,
+    dtype: str,
+    seed: int,
+) -> None:
+    name, options = way
+    N = blocks * BLOCK.get(name, 32) + (0 if name in BLOCK else odd)
+    base = random((*leading, N + gap), "f32", "cpu", seed) * 2.0**exponent
+    x = base.to(TORCH[dtype])[..., gap:]
+    assert_exact(name, getattr(ac4k, name)(x, **options), x, **options)
+
+
+@given(
+    x=st.lists(st.floats(width=32, allow_nan=True), min_size=1, max_size=40),
+    granularity=st.sampled_from(GRANULARITIES),
+    symmetric=st.booleans(),
+)
+@settings(max_examples=250, deadline=None, derandomize=True)
+def test_any_floats(x: list[float], granularity: str, symmetric: bool) -> None:
+    row = torch.tensor([x], dtype=torch.float32)
+    results = ac4k.quantize_int8(row, granularity, symmetric)
+    assert_exact("quantize_int8", results, row, granularity, symmetric)
+    for fp8 in FP8:
+        results = ac4k.quantize_fp8(row, granularity, fp8)
+        assert_exact("quantize_fp8", results, row, granularity, fp8)
