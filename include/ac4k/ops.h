@@ -211,6 +211,45 @@ static inline ac4k_status ac4k_qk_norm(const DLTensor* q, const DLTensor* k,
   return ac4k_call(ac4k_find_op("qk_norm"), args, 7, outputs, 2, stream);
 }
 
+/* RMS norm of each head of q and k, then rotary position embedding, in one pass. qk_norm_rope(q:
+ * T[..., H, D] row_strided, k: T[..., G, D] row_strided, q_weight: T[D], k_weight: T[D], positions:
+ * I[...], cos_sin: f32[P, R], eps: float = 1e-6, *, style: {neox, interleaved} = neox, cast_first:
+ * bool = False) -> T[..., H, D] row_strided, T[..., G, D] row_strided */
+static inline ac4k_status ac4k_qk_norm_rope(const DLTensor* q, const DLTensor* k,
+                                            const DLTensor* q_weight, const DLTensor* k_weight,
+                                            const DLTensor* positions, const DLTensor* cos_sin,
+                                            double eps, const char* style, int cast_first,
+                                            const DLTensor* out0, const DLTensor* out1,
+                                            void* stream) {
+  const ac4k_arg args[] = {
+      ac4k_tensor_arg(q),        ac4k_tensor_arg(k),         ac4k_tensor_arg(q_weight),
+      ac4k_tensor_arg(k_weight), ac4k_tensor_arg(positions), ac4k_tensor_arg(cos_sin),
+      ac4k_float_arg(eps),       ac4k_choice_arg(style),     ac4k_bool_arg(cast_first)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("qk_norm_rope"), args, 9, outputs, 2, stream);
+}
+
+/* RMS norm of q and k over all heads, then rotary position embedding of video tokens.
+ * qk_norm_rope_3d(q: T[B, L, H, D] row_strided, k: T[B, L, G, D] row_strided, q_weight: T[M],
+ * k_weight: T[N], grid_sizes: I[B, 3], table: S[P, D/2, 2], eps: float = 1e-6, *, height_pairs: int
+ * = -1, width_pairs: int = -1, precision: {exact, fast} = exact, cast_first: bool = False) -> T[B,
+ * L, H, D] row_strided, T[B, L, G, D] row_strided */
+static inline ac4k_status ac4k_qk_norm_rope_3d(const DLTensor* q, const DLTensor* k,
+                                               const DLTensor* q_weight, const DLTensor* k_weight,
+                                               const DLTensor* grid_sizes, const DLTensor* table,
+                                               double eps, int64_t height_pairs,
+                                               int64_t width_pairs, const char* precision,
+                                               int cast_first, const DLTensor* out0,
+                                               const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {
+      ac4k_tensor_arg(q),         ac4k_tensor_arg(k),          ac4k_tensor_arg(q_weight),
+      ac4k_tensor_arg(k_weight),  ac4k_tensor_arg(grid_sizes), ac4k_tensor_arg(table),
+      ac4k_float_arg(eps),        ac4k_int_arg(height_pairs),  ac4k_int_arg(width_pairs),
+      ac4k_choice_arg(precision), ac4k_bool_arg(cast_first)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("qk_norm_rope_3d"), args, 11, outputs, 2, stream);
+}
+
 /* Quantise to FP8 with a scale for the tensor, each row, column, group or block. quantize_fp8(x:
  * T[..., N] row_strided, granularity: {per_tensor, per_token, per_channel, group128, block128} =
  * per_token, dtype: Q = f8e4m3, scale: f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |

@@ -146,6 +146,35 @@ inline void qk_norm(const TensorView& q, const TensorView& k,
                      out1.get(), stream));
 }
 
+// RMS norm of each head of q and k, then rotary position embedding, in one pass. qk_norm_rope(q:
+// T[..., H, D] row_strided, k: T[..., G, D] row_strided, q_weight: T[D], k_weight: T[D], positions:
+// I[...], cos_sin: f32[P, R], eps: float = 1e-6, *, style: {neox, interleaved} = neox, cast_first:
+// bool = False) -> T[..., H, D] row_strided, T[..., G, D] row_strided
+inline void qk_norm_rope(const TensorView& q, const TensorView& k, const TensorView& q_weight,
+                         const TensorView& k_weight, const TensorView& positions,
+                         const TensorView& cos_sin, const TensorView& out0, const TensorView& out1,
+                         double eps = 1e-06, const char* style = "neox", int cast_first = false,
+                         void* stream = nullptr) {
+  check(ac4k_qk_norm_rope(q.get(), k.get(), q_weight.get(), k_weight.get(), positions.get(),
+                          cos_sin.get(), eps, style, cast_first, out0.get(), out1.get(), stream));
+}
+
+// RMS norm of q and k over all heads, then rotary position embedding of video tokens.
+// qk_norm_rope_3d(q: T[B, L, H, D] row_strided, k: T[B, L, G, D] row_strided, q_weight: T[M],
+// k_weight: T[N], grid_sizes: I[B, 3], table: S[P, D/2, 2], eps: float = 1e-6, *, height_pairs: int
+// = -1, width_pairs: int = -1, precision: {exact, fast} = exact, cast_first: bool = False) -> T[B,
+// L, H, D] row_strided, T[B, L, G, D] row_strided
+inline void qk_norm_rope_3d(const TensorView& q, const TensorView& k, const TensorView& q_weight,
+                            const TensorView& k_weight, const TensorView& grid_sizes,
+                            const TensorView& table, const TensorView& out0, const TensorView& out1,
+                            double eps = 1e-06, int64_t height_pairs = -1, int64_t width_pairs = -1,
+                            const char* precision = "exact", int cast_first = false,
+                            void* stream = nullptr) {
+  check(ac4k_qk_norm_rope_3d(q.get(), k.get(), q_weight.get(), k_weight.get(), grid_sizes.get(),
+                             table.get(), eps, height_pairs, width_pairs, precision, cast_first,
+                             out0.get(), out1.get(), stream));
+}
+
 // Quantise to FP8 with a scale for the tensor, each row, column, group or block. quantize_fp8(x:
 // T[..., N] row_strided, granularity: {per_tensor, per_token, per_channel, group128, block128} =
 // per_token, dtype: Q = f8e4m3, scale: f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |

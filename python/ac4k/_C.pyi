@@ -105,6 +105,32 @@ def qk_norm(
     cast_first: bool = False,
     out: tuple[Array, Array] | None = None,
 ) -> tuple[Array, Array]: ...
+def qk_norm_rope(
+    q: Array,
+    k: Array,
+    q_weight: Array,
+    k_weight: Array,
+    positions: Array,
+    cos_sin: Array,
+    eps: float = 1e-06,
+    style: Literal["neox", "interleaved"] = "neox",
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
+def qk_norm_rope_3d(
+    q: Array,
+    k: Array,
+    q_weight: Array,
+    k_weight: Array,
+    grid_sizes: Array,
+    table: Array,
+    eps: float = 1e-06,
+    height_pairs: int = -1,
+    width_pairs: int = -1,
+    precision: Literal["exact", "fast"] = "exact",
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def quantize_fp8(
     x: Array,
     granularity: Literal[

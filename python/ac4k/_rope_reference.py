@@ -74,5 +74,5 @@ def rotate(
     magnitude[..., first] = np.abs(a * cos) + np.abs(b * sin)
     magnitude[..., second] = np.abs(b * cos) + np.abs(a * sin)
     if inside is not None:
-        result[~inside], magnitude[~inside] = x[~inside], 0
+        result[~inside], magnitude[~inside] = x[~inside], np.abs(x[~inside])
     return result, magnitude

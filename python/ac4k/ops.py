@@ -22,6 +22,8 @@ __all__ = [
     "layer_norm",
     "mrope",
     "qk_norm",
+    "qk_norm_rope",
+    "qk_norm_rope_3d",
     "quantize_fp8",
     "quantize_int8",
     "quantize_mxfp4",
@@ -500,6 +502,126 @@ def qk_norm(
         )
         return traced
     return _C.qk_norm(q, k, q_weight, k_weight, eps, over, cast_first, out)
+
+
+def qk_norm_rope(
+    q: Array,
+    k: Array,
+    q_weight: Array,
+    k_weight: Array,
+    positions: Array,
+    cos_sin: Array,
+    eps: float = 1e-06,
+    *,
+    style: Literal["neox", "interleaved"] = "neox",
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """RMS norm of each head of q and k, then rotary position embedding, in one pass.
+
+    rope(rms_norm(q, q_weight, eps), positions, cos_sin), and the same for k: the norm is over
+    head_dim, its result is rounded to T before it is rotated. style as in rope, cast_first as
+    in rms_norm.
+
+    q: [..., H, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    k: [..., G, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    q_weight: [D] of float32, float16, bfloat16; contiguous
+    k_weight: [D] of float32, float16, bfloat16; contiguous
+    positions: [...] of int32, int64; contiguous
+    cos_sin: [P, R] of float32; contiguous
+    Returns [..., H, D], same dtype.
+    Returns [..., G, D], same dtype.
+
+    >>> import numpy as np
+    >>> q, ones = np.array([[[2, -2]]], np.float32), np.ones(2, np.float32)
+    >>> quarter_turns = np.array([[1, 0], [0, 1]], np.float32)
+    >>> q, k = ac4k.qk_norm_rope(q, q, ones, ones, np.array([1]), quarter_turns, eps=0.0)
+    >>> q.tolist()
+    [[[1.0, 1.0]]]
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "qk_norm_rope",
+            (q, k, q_weight, k_weight, positions, cos_sin, eps, style, cast_first),
+            out,
+        )
+        return traced
+    return _C.qk_norm_rope(
+        q, k, q_weight, k_weight, positions, cos_sin, eps, style, cast_first, out
+    )
+
+
+def qk_norm_rope_3d(
+    q: Array,
+    k: Array,
+    q_weight: Array,
+    k_weight: Array,
+    grid_sizes: Array,
+    table: Array,
+    eps: float = 1e-06,
+    *,
+    height_pairs: int = -1,
+    width_pairs: int = -1,
+    precision: Literal["exact", "fast"] = "exact",
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """RMS norm of q and k over all heads, then rotary position embedding of video tokens.
+
+    rope_3d of rms_norm(q, q_weight, eps), and the same for k: the norm is over the H*D numbers
+    of a token, which lie in a row, and is rounded to T before it is rotated; q_weight and
+    k_weight have one number for each. Tokens past the grid are normalised only. cast_first as
+    in rms_norm (Wan's norm), the rest as in rope_3d.
+
+    q: [B, L, H, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    k: [B, L, G, D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    q_weight: [M] of float32, float16, bfloat16; contiguous
+    k_weight: [N] of float32, float16, bfloat16; contiguous
+    grid_sizes: [B, 3] of int32, int64; contiguous
+    table: [P, D/2, 2] of float64, float32; contiguous
+    Returns [B, L, H, D], same dtype.
+    Returns [B, L, G, D], same dtype.
+
+    >>> import numpy as np
+    >>> q, ones = np.full((1, 2, 1, 2), 3, np.float32), np.ones(2, np.float32)
+    >>> quarter_turns = np.array([[[1, 0]], [[0, 1]]], np.float64)
+    >>> q, k = ac4k.qk_norm_rope_3d(q, q, ones, ones, np.array([[2, 1, 1]]), quarter_turns, eps=0.0)
+    >>> q.tolist()
+    [[[[1.0, 1.0]], [[-1.0, 1.0]]]]
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "qk_norm_rope_3d",
+            (
+                q,
+                k,
+                q_weight,
+                k_weight,
+                grid_sizes,
+                table,
+                eps,
+                height_pairs,
+                width_pairs,
+                precision,
+                cast_first,
+            ),
+            out,
+        )
+        return traced
+    return _C.qk_norm_rope_3d(
+        q,
+        k,
+        q_weight,
+        k_weight,
+        grid_sizes,
+        table,
+        eps,
+        height_pairs,
+        width_pairs,
+        precision,
+        cast_first,
+        out,
+    )
 
 
 def quantize_fp8(

@@ -291,6 +291,71 @@ def qk_norm(
     return norm(q, q_weight), norm(k, k_weight)
 
 
+def _rotated_norm(
+    x: Float64,
+    weight: Float64,
+    eps: float,
+    cast_first: bool,
+    all_heads: bool,
+    angles: Angles,
+    style: str,
+    inside: Any = None,
+) -> Reference:
+    rows = x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1]) if all_heads else x
+    norm = rms_norm(rows, weight, eps, cast_first=cast_first)
+    y = norm.result.reshape(x.shape)
+    result, magnitude = rotate(y, angles, style, inside)
+    # Rounded once or twice in between.
+    dtype = _dtype_holding(x, weight)
+    relative, absolute = _EPS[dtype], _SMALLEST[dtype]
+    roundings = 2 if cast_first else 1
+    between = 0.5 * relative * magnitude * roundings
+    wide = 1 + np.max(np.abs(weight), initial=0, where=np.isfinite(weight))
+    turns = max((np.max(np.abs(a), initial=0, where=np.isfinite(a)) for a in angles), default=0)
+    between = between + absolute * wide * (1 + 2 * turns)
+    return Reference(result, magnitude * (1 + rows.shape[-1] / 256), between)
+
+
+def qk_norm_rope(
+    q: Float64,
+    k: Float64,
+    q_weight: Float64,
+    k_weight: Float64,
+    positions: NDArray[Any],
+    cos_sin: Float64,
+    eps: float = 1e-6,
+    *,
+    style: str = "neox",
+    cast_first: bool = False,
+) -> References:
+    angles = table_angles(positions, cos_sin)
+    return tuple(
+        _rotated_norm(x, weight, eps, cast_first, False, angles, style)
+        for x, weight in ((q, q_weight), (k, k_weight))
+    )
+
+
+def qk_norm_rope_3d(
+    q: Float64,
+    k: Float64,
+    q_weight: Float64,
+    k_weight: Float64,
+    grid_sizes: NDArray[Any],
+    table: Float64,
+    eps: float = 1e-6,
+    *,
+    height_pairs: int = -1,
+    width_pairs: int = -1,
+    precision: str = "exact",
+    cast_first: bool = False,
+) -> References:
+    angles, inside = grid_angles(grid_sizes, table, q.shape[1], height_pairs, width_pairs)
+    return tuple(
+        _rotated_norm(x, weight, eps, cast_first, True, angles, "interleaved", inside)
+        for x, weight in ((q, q_weight), (k, k_weight))
+    )
+
+
 def stream_bytes(src: NDArray[np.uint8], W: int) -> Reference:
     R, W = src.size, int(W)
     if W > R:
@@ -321,6 +386,8 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "gather_kvcache": gather_kvcache,
     "gelu_and_mul": gelu_and_mul,
     "mrope": mrope,
+    "qk_norm_rope": qk_norm_rope,
+    "qk_norm_rope_3d": qk_norm_rope_3d,
     "relu2": relu2,
     "residual_gate": residual_gate,
     "rope": rope,

@@ -39,12 +39,37 @@ constexpr NanTable<Scalar> kNan;
 
 struct TokenHeads {
   const char* in;
+  int64_t in_stride;
   char* out;
+  int64_t out_stride;
+  int64_t count;
 };
+
+// Leaves the normalised heads in the output and makes them the input.
+void normalise(const RopeArgs& args, Element element, TokenHeads* tensors) {
+  const RopeNorm& norm = *args.norm;
+  const int64_t size = size_of(args.type);
+  for (int i = 0; i < args.num_tensors; ++i) {
+    TokenHeads& heads = tensors[i];
+    NormRows rows{};
+    rows.x = heads.in;
+    rows.out = heads.out;
+    rows.x_stride = heads.in_stride * size;
+    rows.out_stride = heads.out_stride * size;
+    rows.weight = norm.weights[i];
+    rows.num_rows = norm.all_heads ? std::min<int64_t>(heads.count, 1) : heads.count;
+    rows.num_columns = norm.all_heads ? heads.count * args.head_dim : args.head_dim;
+    rows.eps = norm.eps;
+    rows.cast_first = norm.cast_first;
+    kernels().norms->rms_norm[element](rows);
+    heads.in = heads.out;
+    heads.in_stride = heads.out_stride;
+  }
+}
 
 // Calls body(token, heads of each tensor) for every token.
 template <class Body>
-void for_each_token(const RopeArgs& args, const Body& body) {
+void for_each_token(const RopeArgs& args, Element element, const Body& body) {
   const int64_t size = size_of(args.type);
   int64_t heads = 0;
   for (int i = 0; i < args.num_tensors; ++i) heads += args.tensors[i].num_heads;
@@ -66,8 +91,11 @@ void for_each_token(const RopeArgs& args, const Body& body) {
       TokenHeads tensors[2] = {};
       for (int i = 0; i < args.num_tensors; ++i) {
         tensors[i] = {static_cast<const char*>(args.tensors[i].in) + in[i] * size,
-                      static_cast<char*>(args.tensors[i].out) + out[i] * size};
+                      args.tensors[i].in_head_stride,
+                      static_cast<char*>(args.tensors[i].out) + out[i] * size,
+                      args.tensors[i].out_head_stride, args.tensors[i].num_heads};
       }
+      if (args.norm != nullptr) normalise(args, element, tensors);
       body(token, tensors);
     }
   });
@@ -78,11 +106,11 @@ void pass_through(const RopeArgs& args, const TokenHeads* token, int64_t first) 
   const int64_t size = size_of(args.type);
   if (first >= args.head_dim) return;
   for (int i = 0; i < args.num_tensors; ++i) {
-    if (token[i].in == token[i].out) continue;
-    const RopeHeads& tensor = args.tensors[i];
-    for (int64_t head = 0; head < tensor.num_heads; ++head) {
-      std::memcpy(token[i].out + (head * tensor.out_head_stride + first) * size,
-                  token[i].in + (head * tensor.in_head_stride + first) * size,
+    const TokenHeads& heads = token[i];
+    if (heads.in == heads.out) continue;
+    for (int64_t head = 0; head < heads.count; ++head) {
+      std::memcpy(heads.out + (head * heads.out_stride + first) * size,
+                  heads.in + (head * heads.in_stride + first) * size,
                   static_cast<size_t>((args.head_dim - first) * size));
     }
   }
@@ -157,9 +185,9 @@ Angles<Scalar> angles_of(const Rope3dAngles& angles, const GridPosition& grid, i
 }
 
 template <class Scalar, class Table, class Kernel>
-void rotate_grid(const RopeArgs& args, const Rope3dAngles& angles, Kernel kernel) {
+void rotate_grid(const RopeArgs& args, Element element, const Rope3dAngles& angles, Kernel kernel) {
   const int64_t num_pairs = args.head_dim / 2, size = size_of(args.type);
-  for_each_token(args, [&](int64_t token, const TokenHeads* heads) {
+  for_each_token(args, element, [&](int64_t token, const TokenHeads* heads) {
     const GridPosition grid = grid_position(angles, token);
     if (!grid.inside) return pass_through(args, heads, 0);
     Buffer<Scalar> buffer;
@@ -167,10 +195,9 @@ void rotate_grid(const RopeArgs& args, const Rope3dAngles& angles, Kernel kernel
       const int64_t count = std::min(kBlock, num_pairs - first);
       const auto run = angles_of<Scalar, Table>(angles, grid, num_pairs, first, count, buffer);
       for (int i = 0; i < args.num_tensors; ++i) {
-        const RopeHeads& tensor = args.tensors[i];
-        kernel(heads[i].in + 2 * first * size, tensor.in_head_stride,
-               heads[i].out + 2 * first * size, tensor.out_head_stride, tensor.num_heads, run.cos,
-               run.sin, count);
+        const TokenHeads& part = heads[i];
+        kernel(part.in + 2 * first * size, part.in_stride, part.out + 2 * first * size,
+               part.out_stride, part.count, run.cos, run.sin, count);
       }
     }
   });
@@ -183,23 +210,21 @@ Status rope(const RopeArgs& args, const RopeAngles& angles) {
   AC4K_TRY(find_element("rope", args.type, &element));
   const RopeKernels& kernels = *cpu::kernels().rope;
   const int64_t half = angles.rotary_dim / 2, size = size_of(args.type);
-  for_each_token(args, [&](int64_t token, const TokenHeads* heads) {
+  for_each_token(args, element, [&](int64_t token, const TokenHeads* heads) {
     pass_through(args, heads, angles.rotary_dim);
     Buffer<float> buffer;
     for (int64_t first = 0; first < half; first += kBlock) {
       const int64_t count = std::min(kBlock, half - first);
       const auto run = angles_of(angles, args.num_tokens, token, first, count, buffer);
       for (int i = 0; i < args.num_tensors; ++i) {
-        const RopeHeads& tensor = args.tensors[i];
+        const TokenHeads& part = heads[i];
         const int64_t offset = (angles.neox ? first : 2 * first) * size;
         if (angles.neox) {
-          kernels.halves[element](heads[i].in + offset, tensor.in_head_stride,
-                                  heads[i].out + offset, tensor.out_head_stride, tensor.num_heads,
-                                  half, run.cos, run.sin, count);
+          kernels.halves[element](part.in + offset, part.in_stride, part.out + offset,
+                                  part.out_stride, part.count, half, run.cos, run.sin, count);
         } else {
-          kernels.neighbours[element](heads[i].in + offset, tensor.in_head_stride,
-                                      heads[i].out + offset, tensor.out_head_stride,
-                                      tensor.num_heads, run.cos, run.sin, count);
+          kernels.neighbours[element](part.in + offset, part.in_stride, part.out + offset,
+                                      part.out_stride, part.count, run.cos, run.sin, count);
         }
       }
     }
@@ -212,11 +237,11 @@ Status rope_3d(const RopeArgs& args, const Rope3dAngles& angles) {
   AC4K_TRY(find_element("rope_3d", args.type, &element));
   const RopeKernels& kernels = *cpu::kernels().rope;
   if (angles.exact) {
-    rotate_grid<double, double>(args, angles, kernels.neighbours_f64[element]);
+    rotate_grid<double, double>(args, element, angles, kernels.neighbours_f64[element]);
   } else if (angles.table_type == DType::f64) {
-    rotate_grid<float, double>(args, angles, kernels.neighbours[element]);
+    rotate_grid<float, double>(args, element, angles, kernels.neighbours[element]);
   } else {
-    rotate_grid<float, float>(args, angles, kernels.neighbours[element]);
+    rotate_grid<float, float>(args, element, angles, kernels.neighbours[element]);
   }
   return AC4K_OK;
 }

@@ -19,6 +19,15 @@ struct RopeHeads {
   const int64_t* out_strides;
 };
 
+// RMS norm before the rotation, over each head or over all heads of a token, which then lie in a
+// row. The normalised values are rounded to their type.
+struct RopeNorm {
+  const void* weights[2];
+  float eps;
+  bool cast_first;  // round before the weight comes in, too
+  bool all_heads;
+};
+
 struct RopeArgs {
   DType type;  // f32, f16, bf16
   int64_t head_dim;
@@ -27,6 +36,7 @@ struct RopeArgs {
   const int64_t* shape;
   int num_tensors;  // q, or q and k
   RopeHeads tensors[2];
+  const RopeNorm* norm;  // or null
 };
 
 // An i32 or i64 tensor.

@@ -14,19 +14,10 @@ constexpr int kSectionT = 4, kSectionH = 5, kSectionW = 6, kInterleaved = 7, kMr
 constexpr int kD = 1, kP = 2, kR = 3;  // places of dims in the signature
 constexpr int kIntegers = 1;           // the type variable of positions
 
-Status check_rotary_dim(const Call& call) {
-  const int64_t R = call.dim(kR), D = call.dim(kD);
-  if (R % 2 != 0 || R > D) {
-    return fail(
-        AC4K_INVALID_VALUE, call.op.signature.name,
-        ": argument 'cos_sin': expected an even number of columns, at most the head_dim of ", D,
-        ", got ", R);
-  }
-  return AC4K_OK;
-}
+Status check_rope(const Call& call) { return check_rotary_dim(call, call.dim(kR), call.dim(kD)); }
 
 Status check_mrope(const Call& call) {
-  AC4K_TRY(check_rotary_dim(call));
+  AC4K_TRY(check_rope(call));
   const int64_t half = call.dim(kR) / 2;
   int64_t sum = 0;
   for (const int section : {kSectionT, kSectionH, kSectionW}) {
@@ -79,13 +70,9 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
     params.section_w = static_cast<int>(sections->w);
     params.interleaved_sections = sections->interleaved;
   }
-  // A thread's pairs: a vector of first and one of second elements, or one vector of both.
-  RopeShape shape{
-      .num_slots = R / vector + ceil_div(D - R, vector), .heads_a_thread = 4, .vectors = true};
-  if (neox) shape = {R / 2 / vector + ceil_div(D - R, 2 * vector), 2, true};
-  const bool whole = (neox ? R / 2 : R) % vector == 0 && (D - R) % vector == 0;
-  if (!whole || !tensors.allows_vectors(call.type()) || !is_aligned(params.cos_sin) ||
-      !fits_vector_kernel(tensors, shape.num_slots)) {
+  RopeShape shape = vector_shape(neox, R, D, vector);
+  if (!rotates_whole_vectors(neox, R, D, vector) || !tensors.allows_vectors(call.type()) ||
+      !is_aligned(params.cos_sin) || !fits_vector_kernel(tensors, shape.num_slots)) {
     shape = {R / 2 + ceil_div(D - R, 2), 4, false};
   }
   return launch_rope(kernels[shape.vectors][neox][rope_type_index(call.type())], call, shape,
@@ -155,7 +142,7 @@ const RegisterOp kRope{{
     // Two products and a sum, each off by at most eps / 2 of |a cos| + |b sin|.
     .tolerance = 1.0,
     .in_place = true,
-    .check = check_rotary_dim,
+    .check = check_rope,
     .cpu = rope_cpu,
     .cuda = rope_cuda,
 }};

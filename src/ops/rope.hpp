@@ -36,8 +36,10 @@ class RopeTensors {
   int64_t head_dim() const { return in_[0]->shape[in_[0]->ndim - 1]; }
 
   cpu::RopeArgs cpu_args(DType type) const;
-  // Everything but what depends on the kernel's shape.
+  // Everything but weights and what depends on the kernel's shape.
   RopeHeads cuda_heads() const;
+  // Whether the heads of a token lie in a row, in and out.
+  bool heads_in_a_row() const;
   // Whether all heads begin at multiples of 16 bytes.
   bool allows_vectors(DType type) const;
 
@@ -68,24 +70,37 @@ struct RopeShape {
   int64_t heads_a_thread;
   bool vectors;  // 16 bytes at a time; otherwise element by element
 };
-// Completes params.heads and launches.
+// Completes params.heads and launches. `width`: threads side by side, 0 for as many as slots.
 template <typename Params>
-Status launch_rope(cuda::Kernel& kernel, const Call& call, const RopeShape& shape, Params params) {
+Status launch_rope(cuda::Kernel& kernel, const Call& call, const RopeShape& shape, Params params,
+                   int64_t width = 0) {
   RopeHeads& heads = params.heads;
   heads.num_slots = static_cast<int>(shape.num_slots);
-  heads.num_groups = 0;
+  int64_t num_groups = 0;
   for (RopeTensor& tensor : heads.tensors) {
     tensor.num_groups = static_cast<int>(ceil_div(tensor.num_heads, shape.heads_a_thread));
-    heads.num_groups += tensor.num_groups;
+    num_groups += tensor.num_groups;
   }
-  heads.num_items = heads.num_tokens * heads.num_groups;
+  heads.num_items = heads.num_tokens * num_groups;
   if (heads.num_items == 0 || shape.num_slots == 0) return AC4K_OK;
-  const int64_t width = std::min<int64_t>(shape.num_slots, shape.vectors ? kRopeThreads : 32);
+  heads.num_groups = fast_divisor(static_cast<uint32_t>(num_groups));
+  if (width == 0) width = std::min<int64_t>(shape.num_slots, shape.vectors ? kRopeThreads : 32);
   const int64_t height = kRopeThreads / width;
   return launch_1d(kernel, call, ceil_div(heads.num_items, height),
                    cuda::Dim3{static_cast<uint32_t>(width), static_cast<uint32_t>(height), 1},
                    params);
 }
+
+// The vector kernels of rope: a thread's pairs are a vector of first and one of second elements
+// (neox) or one vector of both. `vector` counts elements, R of the D elements are rotated.
+inline RopeShape vector_shape(bool neox, int64_t R, int64_t D, int64_t vector) {
+  if (neox) return {R / 2 / vector + ceil_div(D - R, 2 * vector), 2, true};
+  return {R / vector + ceil_div(D - R, vector), 4, true};
+}
+inline bool rotates_whole_vectors(bool neox, int64_t R, int64_t D, int64_t vector) {
+  return (neox ? R / 2 : R) % vector == 0 && (D - R) % vector == 0;
+}
+Status check_rotary_dim(const Call& call, int64_t R, int64_t D);
 
 // Whether `num_slots` threads and 32-bit indices are enough, as the vector kernels need.
 bool fits_vector_kernel(const RopeTensors& tensors, int64_t num_slots);

@@ -1,53 +1,90 @@
 // rope_3d: rotary position embedding by a token's place in a grid of frames, rows and columns.
+#include "ops/rope_3d.hpp"
+
 #include "core/op.hpp"
-#include "ops/rope.hpp"
 
 namespace ac4k {
-namespace {
 
-constexpr const char* kModule = "common/rope_3d";
-constexpr int kQ = 0, kGridSizes = 1, kTable = 2, kK = 3;
-constexpr int kHeightPairs = 4, kWidthPairs = 5, kPrecision = 6;
-constexpr int kL = 1, kD = 3, kP = 4;      // places of dims in the signature
-constexpr int kIntegers = 1, kScalar = 2;  // type variables of grid_sizes and table
-constexpr int64_t kDefault = -1;
-
-struct AxisPairs {
-  int64_t frames, rows, columns;
-};
-AxisPairs axis_pairs(const Call& call) {
-  const int64_t pairs = call.dim(kD) / 2;
-  const int64_t rows = call.integer(kHeightPairs), columns = call.integer(kWidthPairs);
+AxisPairs axis_pairs(const Call& call, const Rope3dPlaces& places) {
+  constexpr int64_t kDefault = -1;
+  const int64_t pairs = call.dim(places.dim_d) / 2;
+  const int64_t rows = call.integer(places.height_pairs);
+  const int64_t columns = call.integer(places.width_pairs);
   AxisPairs axes{0, rows == kDefault ? pairs / 3 : rows, columns == kDefault ? pairs / 3 : columns};
   axes.frames = pairs - axes.rows - axes.columns;
   return axes;
 }
 
-bool is_exact(const Call& call) { return call.integer(kPrecision) == 0; }
-
-Status check(const Call& call) {
-  const int64_t pairs = call.dim(kD) / 2;
-  for (const int param : {kHeightPairs, kWidthPairs}) {
+Status check_rope_3d(const Call& call, const Rope3dPlaces& places) {
+  const int64_t pairs = call.dim(places.dim_d) / 2;
+  for (const int param : {places.height_pairs, places.width_pairs}) {
     const int64_t value = call.integer(param);
-    if (value < kDefault || value > pairs) {
+    if (value < -1 || value > pairs) {
       return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": argument '",
                   call.op.signature.params[static_cast<size_t>(param)].name,
                   "': expected -1 (a third) or 0 to ", pairs, " pairs, got ", value);
     }
   }
-  const AxisPairs axes = axis_pairs(call);
+  const AxisPairs axes = axis_pairs(call, places);
   if (axes.frames < 0) {
     return fail(AC4K_INVALID_VALUE, call.op.signature.name,
                 ": arguments 'height_pairs', 'width_pairs': expected at most ", pairs,
                 " pairs together, got ", axes.rows + axes.columns);
   }
-  if (is_exact(call) && call.type(kScalar) != DType::f64) {
+  constexpr int64_t kMaxTokens = 0x7fffffff;
+  if (call.dim(places.dim_l) > kMaxTokens) {
+    return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": argument 'q': expected at most ",
+                kMaxTokens, " tokens a sample, got ", call.dim(places.dim_l));
+  }
+  if (is_exact(call, places) && call.type(places.scalar) != DType::f64) {
     return fail(AC4K_INVALID_TYPE, call.op.signature.name,
                 ": argument 'table': expected float64 with precision='exact', got ",
-                display_name(call.type(kScalar)));
+                display_name(call.type(places.scalar)));
   }
   return AC4K_OK;
 }
+
+cpu::Rope3dAngles rope_3d_angles(const Call& call, const Rope3dPlaces& places) {
+  const AxisPairs axes = axis_pairs(call, places);
+  return {data_of(call.tensor(places.table)),
+          call.type(places.scalar),
+          call.dim(places.dim_p),
+          integers_of(call.tensor(places.grid_sizes), call.type(places.integers)),
+          call.dim(places.dim_l),
+          {axes.frames, axes.rows, axes.columns},
+          is_exact(call, places)};
+}
+
+Rope3dParams rope_3d_params(const Call& call, const Rope3dPlaces& places,
+                            const RopeTensors& tensors) {
+  const AxisPairs axes = axis_pairs(call, places);
+  Rope3dParams params{};
+  params.heads = tensors.cuda_heads();
+  params.table = data_of(call.tensor(places.table));
+  params.num_positions = call.dim(places.dim_p);
+  params.grid_sizes = data_of(call.tensor(places.grid_sizes));
+  params.wide_grid = call.type(places.integers) == DType::i64;
+  params.tokens = fast_divisor(static_cast<uint32_t>(call.dim(places.dim_l)));
+  params.axis_ends[0] = static_cast<int>(axes.frames);
+  params.axis_ends[1] = static_cast<int>(axes.frames + axes.rows);
+  return params;
+}
+
+namespace {
+
+constexpr const char* kModule = "common/rope_3d";
+constexpr int kQ = 0, kK = 3;
+constexpr int kD = 3;  // the dim's place in the signature
+constexpr Rope3dPlaces kPlaces{.grid_sizes = 1,
+                               .table = 2,
+                               .height_pairs = 4,
+                               .width_pairs = 5,
+                               .precision = 6,
+                               .dim_l = 1,
+                               .dim_d = kD,
+                               .dim_p = 4};
+
+Status check(const Call& call) { return check_rope_3d(call, kPlaces); }
 
 RopeTensors tensors_of(const Call& call) {
   return call.has(kK)
@@ -57,15 +94,7 @@ RopeTensors tensors_of(const Call& call) {
 
 Status run_cpu(const Call& call) {
   const RopeTensors tensors = tensors_of(call);
-  const AxisPairs axes = axis_pairs(call);
-  return cpu::rope_3d(tensors.cpu_args(call.type()),
-                      {data_of(call.tensor(kTable)),
-                       call.type(kScalar),
-                       call.dim(kP),
-                       integers_of(call.tensor(kGridSizes), call.type(kIntegers)),
-                       call.dim(kL),
-                       {axes.frames, axes.rows, axes.columns},
-                       is_exact(call)});
+  return cpu::rope_3d(tensors.cpu_args(call.type()), rope_3d_angles(call, kPlaces));
 }
 
 Status run_cuda(const Call& call) {
@@ -90,24 +119,15 @@ Status run_cuda(const Call& call) {
                                                       {kModule, "rope_3d_fast_f32_bf16"}}}};
   const RopeTensors tensors = tensors_of(call);
   const int64_t D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
-  const AxisPairs axes = axis_pairs(call);
-  Rope3dParams params{};
-  params.heads = tensors.cuda_heads();
-  params.table = data_of(call.tensor(kTable));
-  params.num_positions = call.dim(kP);
-  params.grid_sizes = data_of(call.tensor(kGridSizes));
-  params.wide_grid = call.type(kIntegers) == DType::i64;
-  params.tokens = call.dim(kL);
-  params.axis_ends[0] = static_cast<int>(axes.frames);
-  params.axis_ends[1] = static_cast<int>(axes.frames + axes.rows);
+  const Rope3dParams params = rope_3d_params(call, kPlaces, tensors);
   RopeShape shape{.num_slots = D / vector, .heads_a_thread = 4, .vectors = true};
   if (D % vector != 0 || !tensors.allows_vectors(call.type()) || !is_aligned(params.table) ||
       !fits_vector_kernel(tensors, shape.num_slots)) {
     shape = {D / 2, 4, false};
   }
-  const size_t arithmetic = is_exact(call) ? 0 : call.type(kScalar) == DType::f64 ? 1 : 2;
-  return launch_rope(kernels[shape.vectors][arithmetic][rope_type_index(call.type())], call, shape,
-                     params);
+  return launch_rope(
+      kernels[shape.vectors][rope_3d_arithmetic(call, kPlaces)][rope_type_index(call.type())], call,
+      shape, params);
 }
 
 const RegisterOp kOp{{

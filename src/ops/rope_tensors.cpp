@@ -43,6 +43,16 @@ RopeHeads RopeTensors::cuda_heads() const {
   return heads;
 }
 
+bool RopeTensors::heads_in_a_row() const {
+  for (size_t i = 0; i < count_; ++i) {
+    if (num_heads(i) > 1 &&
+        (in_strides(i).head != head_dim() || out_strides(i).head != head_dim())) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool RopeTensors::allows_vectors(DType type) const {
   const int64_t size = size_of(type);
   const auto whole = [&](int64_t stride) { return stride * size % kVectorBytes == 0; };
@@ -56,6 +66,13 @@ bool RopeTensors::allows_vectors(DType type) const {
     }
   }
   return true;
+}
+
+Status check_rotary_dim(const Call& call, int64_t R, int64_t D) {
+  if (R % 2 == 0 && R <= D) return AC4K_OK;
+  return fail(AC4K_INVALID_VALUE, call.op.signature.name,
+              ": argument 'cos_sin': expected an even number of columns, at most the head_dim of ",
+              D, ", got ", R);
 }
 
 bool fits_vector_kernel(const RopeTensors& tensors, int64_t num_slots) {

@@ -16,6 +16,12 @@ template <>
 struct IndexType<false> {
   using type = int64_t;
 };
+__device__ __forceinline__ unsigned quotient(unsigned n, const FastDivisor& by) {
+  return divide(n, by);
+}
+__device__ __forceinline__ int64_t quotient(int64_t n, const FastDivisor& by) {
+  return n / by.divisor;
+}
 
 // Each product and sum is rounded for itself: bit for bit what PyTorch's float32 operators give.
 __device__ __forceinline__ void rotate(float a, float b, float cos, float sin, float& first,
@@ -161,14 +167,14 @@ struct GridPositions {
   // Sizes past the number of tokens make no difference, so that 32 bits hold them all.
   template <typename Index>
   static __device__ __forceinline__ Place place_of(const Params& params, Index token) {
-    const auto tokens = static_cast<unsigned>(params.tokens);
-    const int64_t sample = token / static_cast<Index>(params.tokens);
-    const auto index = static_cast<unsigned>(token - sample * params.tokens);
+    const unsigned tokens = params.tokens.divisor;
+    const int64_t sample = quotient(token, params.tokens);
+    const auto index = static_cast<unsigned>(token - sample * tokens);
     unsigned sizes[3];
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
       const int64_t size = integer_at(params.grid_sizes, params.wide_grid, sample * 3 + i);
-      sizes[i] = size < 0 ? 0 : size < params.tokens ? static_cast<unsigned>(size) : tokens;
+      sizes[i] = size < 0 ? 0 : size < tokens ? static_cast<unsigned>(size) : tokens;
     }
     const unsigned long long area = static_cast<unsigned long long>(sizes[1]) * sizes[2];
     const unsigned frame = area < tokens ? static_cast<unsigned>(area) : tokens;
@@ -198,8 +204,13 @@ struct GridPositions {
                                             : place.axes[2];
       if (position < params.num_positions) {
         const Table* values = static_cast<const Table*>(params.table) + position * row_size;
-        const auto both =
-            reinterpret_cast<const Vector<Table, 2 * sizeof(Table)>*>(values)[pair + i];
+        Vector<Table, 2 * sizeof(Table)> both;
+        if constexpr (kVector) {
+          both = reinterpret_cast<const Vector<Table, 2 * sizeof(Table)>*>(values)[pair + i];
+        } else {
+          both.values[0] = values[2 * (pair + i)];
+          both.values[1] = values[2 * (pair + i) + 1];
+        }
         angles.cos[i] = static_cast<Scalar>(both.values[0]);
         angles.sin[i] = static_cast<Scalar>(both.values[1]);
       } else {
@@ -293,8 +304,9 @@ struct Slot {
     if constexpr (kNeox) starts[1] = starts[0] + (rotated ? rotary_pairs : kPairs);
   }
 
+  // Zeros past the end of the head.
   __device__ __forceinline__ Values load(const T* head) const {
-    Values values;
+    Values values = {};
 #pragma unroll
     for (int r = 0; r < kRuns; ++r) {
       if constexpr (kVector) {
@@ -328,16 +340,22 @@ struct Slot {
   template <typename Scalar>
   static __device__ __forceinline__ void rotate_all(Values& values,
                                                     const Angles<Scalar, kPairs>& angles) {
+    constexpr int kBytes = static_cast<int>(sizeof(Run));
     Run* runs = reinterpret_cast<Run*>(values.runs);
+    float elements[kRuns][kRun];
+#pragma unroll
+    for (int r = 0; r < kRuns; ++r) widen(runs[r], elements[r]);
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      T& a = runs[0].values[kNeox ? i : 2 * i];
-      T& b = runs[kRuns - 1].values[kNeox ? i : 2 * i + 1];
+      float& a = elements[0][kNeox ? i : 2 * i];
+      float& b = elements[kRuns - 1][kNeox ? i : 2 * i + 1];
       float first, second;
-      rotate(widen(a), widen(b), angles.cos[i], angles.sin[i], first, second);
-      a = narrow<T>(first);
-      b = narrow<T>(second);
+      rotate(a, b, angles.cos[i], angles.sin[i], first, second);
+      a = first;
+      b = second;
     }
+#pragma unroll
+    for (int r = 0; r < kRuns; ++r) runs[r] = narrow<T, kBytes>(elements[r]);
   }
 };
 
@@ -384,8 +402,8 @@ __device__ __forceinline__ void rotate_heads(const typename Source::Params& para
   const RopeHeads& heads = params.heads;
   const Index item = static_cast<Index>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (item >= heads.num_items) return;
-  const Index token = item / static_cast<Index>(heads.num_groups);
-  const HeadGroup<T> group(heads, token, static_cast<int>(item - token * heads.num_groups));
+  const Index token = quotient(item, heads.num_groups);
+  const HeadGroup<T> group(heads, token, static_cast<int>(item - token * heads.num_groups.divisor));
 
   wait_for_previous_kernels();
   allow_next_kernel();

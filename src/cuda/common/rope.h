@@ -1,6 +1,8 @@
 // What the host hands to common/rope.cu, rope_3d.cu and qk_norm_rope.cu.
 #pragma once
 
+#include "fast_divisor.h"
+
 namespace ac4k {
 
 inline constexpr int kRopeMaxDims = 8;
@@ -10,7 +12,8 @@ inline constexpr int kRopeThreads = 256;
 struct RopeTensor {
   const void* in;
   void* out;
-  const void* weight;  // of the norm, or null
+  const void* weight;     // of the norm, or null
+  float inverse_columns;  // one over the numbers the norm is over
   int num_heads;
   int num_groups;  // a group is heads first, first + num_groups, ...
   long long in_head_stride, out_head_stride;
@@ -24,7 +27,7 @@ struct RopeHeads {
   RopeTensor tensors[2];  // the second has no heads where there is no k
   long long num_tokens;
   long long num_items;
-  int num_groups;  // of both tensors
+  FastDivisor num_groups;  // of both tensors
   int head_dim;
   int num_slots;
   bool in_place;  // what is not rotated need not be copied
@@ -51,7 +54,7 @@ struct Rope3dParams {
   long long num_positions;
   const void* grid_sizes;  // [samples, 3]
   bool wide_grid;          // i64, otherwise i32
-  long long tokens;        // of one sample
+  FastDivisor tokens;      // of one sample
   int axis_ends[2];        // pairs of frames end here, those of rows here
   float eps;               // of the norm
   bool cast_first;

@@ -73,6 +73,11 @@ def _given(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
     }
 
 
+def _norm_sizes(shape: Shape) -> Sizes:
+    _, _, heads, dim = shape
+    return {**_video_sizes(shape), "M": heads * dim, "N": heads * dim}
+
+
 def _video_given(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
     import numpy as np
 
@@ -94,12 +99,14 @@ def _int(size: int | tuple[int, ...]) -> int:
     return size
 
 
+def _count(array: Any) -> int:
+    return int(array.nbytes) // int(array.itemsize)
+
+
 def _traffic(arguments: Arguments) -> tuple[int, int]:
     """Of the table only the rows that tokens ask for."""
     positions, table = arguments.inputs[1:3]
-    rows = min(
-        table.shape[0], positions.size if hasattr(positions, "ctypes") else positions.numel()
-    )
+    rows = min(table.shape[0], _count(positions))
     read = arguments.bytes_read - nbytes(table) + rows * nbytes(table) // table.shape[0]
     return read, arguments.bytes_written
 
@@ -191,6 +198,65 @@ def _rope_3d(
     return rotated if k is not None else rotated[0]
 
 
+def _normalised(x: Tensor, weight: Tensor, eps: float, cast_first: bool) -> Tensor:
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+    return scaled.to(x.dtype) * weight if cast_first else (scaled * weight).to(x.dtype)
+
+
+def _qk_norm_rope(
+    q: Tensor,
+    k: Tensor,
+    q_weight: Tensor,
+    k_weight: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor,
+    eps: float = 1e-6,
+    *,
+    style: str = "neox",
+    cast_first: bool = False,
+) -> Any:
+    q, k = _normalised(q, q_weight, eps, cast_first), _normalised(k, k_weight, eps, cast_first)
+    return _rope(q, positions, cos_sin, k, style=style)
+
+
+def _qk_norm_rope_3d(
+    q: Tensor,
+    k: Tensor,
+    q_weight: Tensor,
+    k_weight: Tensor,
+    grid_sizes: Tensor,
+    table: Tensor,
+    eps: float = 1e-6,
+    *,
+    cast_first: bool = False,
+    **options: Any,
+) -> Any:
+    q, k = (
+        _normalised(x.flatten(2), weight, eps, cast_first).view(x.shape)
+        for x, weight in ((q, q_weight), (k, k_weight))
+    )
+    return _rope_3d(q, grid_sizes, table, k, **options)
+
+
+def _norm_magnitude(q: Any, k: Any, q_weight: Any, k_weight: Any, *_: Any, **__: Any) -> Any:
+    """Rounded to bfloat16 in between, which float64 does not do: some 2^15 float32 steps of numbers
+    around the weights'."""
+    return tuple(
+        (w.abs().max() * 2**15 * (1 + x.abs().amax(-1, keepdim=True))).expand(x.shape)
+        for x, w in ((q, q_weight), (k, k_weight))
+    )
+
+
+def _norm_traffic(arguments: Arguments) -> tuple[int, int]:
+    positions, table = arguments.inputs[4:6]
+    rows = min(table.shape[0], _count(positions))
+    read = arguments.bytes_read - nbytes(table) + rows * nbytes(table) // table.shape[0]
+    return read, arguments.bytes_written
+
+
 def _magnitude(*args: Any, **options: Any) -> Any:
     """|a cos| + |b sin| of a pair, or somewhat more: the largest of its head."""
     tensors = [args[0], *(x for x in args[3:4] if x is not None)]
@@ -242,6 +308,33 @@ CASES = (
         variants=({"precision": "exact"}, {"precision": "fast"}),
         torch_fn=_rope_3d,
         magnitude=_magnitude,
+        given=_video_given,
+    ),
+    Case(
+        op="qk_norm_rope",
+        shapes=_SHAPES,
+        cpu_shapes=_CPU_SHAPES,
+        quick_shapes=_QUICK_SHAPES,
+        dtypes=("bf16",),
+        sizes=_sizes,
+        shape_text="TOKENSxHxGxD",
+        variants=({"style": "neox"}, {"style": "interleaved"}),
+        torch_fn=_qk_norm_rope,
+        magnitude=_norm_magnitude,
+        given=_given,
+        traffic=_norm_traffic,
+    ),
+    Case(
+        op="qk_norm_rope_3d",
+        shapes=_VIDEO_SHAPES,
+        cpu_shapes=_VIDEO_CPU_SHAPES,
+        quick_shapes=_VIDEO_QUICK_SHAPES,
+        dtypes=("bf16",),
+        sizes=_norm_sizes,
+        shape_text="BxLxHxD",
+        variants=({"precision": "exact"}, {"precision": "fast"}),
+        torch_fn=_qk_norm_rope_3d,
+        magnitude=_norm_magnitude,
         given=_video_given,
     ),
 )
