@@ -131,6 +131,23 @@ static inline ac4k_status ac4k_fused_add_rms_norm(const DLTensor* x, const DLTen
   return ac4k_call(ac4k_find_op("fused_add_rms_norm"), args, 5, outputs, 2, stream);
 }
 
+/* fused_add_rms_norm with an FP8 or INT8 result and its scales. fused_add_rms_norm_quant(x: T[...,
+ * N] row_strided, residual: T[..., N] row_strided, weight: T[N]? = None, eps: float = 1e-6, *,
+ * scale: f32[granularity: ..., 1 | 1 | ..., ceil(N/128)]? = None, granularity: {per_token,
+ * per_tensor, group128} = per_token, dtype: Q = f8e4m3, cast_first: bool = False) -> Q[..., N],
+ * f32[granularity: ..., 1 | 1 | ..., ceil(N/128)], T[..., N] row_strided */
+static inline ac4k_status ac4k_fused_add_rms_norm_quant(
+    const DLTensor* x, const DLTensor* residual, const DLTensor* weight, double eps,
+    const DLTensor* scale, const char* granularity, const char* dtype, int cast_first,
+    const DLTensor* out0, const DLTensor* out1, const DLTensor* out2, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x),      ac4k_tensor_arg(residual),
+                           ac4k_tensor_arg(weight), ac4k_float_arg(eps),
+                           ac4k_tensor_arg(scale),  ac4k_choice_arg(granularity),
+                           ac4k_choice_arg(dtype),  ac4k_bool_arg(cast_first)};
+  const DLTensor* const outputs[] = {out0, out1, out2};
+  return ac4k_call(ac4k_find_op("fused_add_rms_norm_quant"), args, 8, outputs, 3, stream);
+}
+
 /* Read keys and values of slots from a paged cache. gather_kvcache(k_cache: C[layout: B, S, H, D |
  * B, H, S, D] row_strided, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided, slots: I[n],
  * k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} = NHD, dtype: T = bf16)
@@ -175,6 +192,23 @@ static inline ac4k_status ac4k_layer_norm(const DLTensor* x, const DLTensor* wei
                            ac4k_float_arg(eps)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("layer_norm"), args, 4, outputs, 1, stream);
+}
+
+/* layer_norm with an FP8 or INT8 result and its scales. layer_norm_quant(x: T[..., N] row_strided,
+ * weight: T[N]? = None, bias: T[N]? = None, eps: float = 1e-5, *, scale: f32[granularity: ..., 1 |
+ * 1 | ..., ceil(N/128)]? = None, granularity: {per_token, per_tensor, group128} = per_token, dtype:
+ * Q = f8e4m3) -> Q[..., N], f32[granularity: ..., 1 | 1 | ..., ceil(N/128)] */
+static inline ac4k_status ac4k_layer_norm_quant(const DLTensor* x, const DLTensor* weight,
+                                                const DLTensor* bias, double eps,
+                                                const DLTensor* scale, const char* granularity,
+                                                const char* dtype, const DLTensor* out0,
+                                                const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x),     ac4k_tensor_arg(weight),
+                           ac4k_tensor_arg(bias),  ac4k_float_arg(eps),
+                           ac4k_tensor_arg(scale), ac4k_choice_arg(granularity),
+                           ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("layer_norm_quant"), args, 7, outputs, 2, stream);
 }
 
 /* Rotary position embedding with a time, a height and a width position for every token. mrope(q:
@@ -339,6 +373,24 @@ static inline ac4k_status ac4k_rms_norm(const DLTensor* x, const DLTensor* weigh
                            ac4k_bool_arg(cast_first)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("rms_norm"), args, 4, outputs, 1, stream);
+}
+
+/* rms_norm with an FP8 or INT8 result and its scales. rms_norm_quant(x: T[..., N] row_strided,
+ * weight: T[N]? = None, eps: float = 1e-6, *, scale: f32[granularity: ..., 1 | 1 | ...,
+ * ceil(N/128)]? = None, granularity: {per_token, per_tensor, group128} = per_token, dtype: Q =
+ * f8e4m3, cast_first: bool = False) -> Q[..., N], f32[granularity: ..., 1 | 1 | ..., ceil(N/128)]
+ */
+static inline ac4k_status ac4k_rms_norm_quant(const DLTensor* x, const DLTensor* weight, double eps,
+                                              const DLTensor* scale, const char* granularity,
+                                              const char* dtype, int cast_first,
+                                              const DLTensor* out0, const DLTensor* out1,
+                                              void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x),           ac4k_tensor_arg(weight),
+                           ac4k_float_arg(eps),          ac4k_tensor_arg(scale),
+                           ac4k_choice_arg(granularity), ac4k_choice_arg(dtype),
+                           ac4k_bool_arg(cast_first)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("rms_norm_quant"), args, 7, outputs, 2, stream);
 }
 
 /* Rotary position embedding of q, or of q and k, in one pass. rope(q: T[..., H, D] row_strided,

@@ -81,6 +81,23 @@ inline void fused_add_rms_norm(const TensorView& x, const TensorView& residual,
                                 cast_first, out0.get(), out1.get(), stream));
 }
 
+// fused_add_rms_norm with an FP8 or INT8 result and its scales. fused_add_rms_norm_quant(x: T[...,
+// N] row_strided, residual: T[..., N] row_strided, weight: T[N]? = None, eps: float = 1e-6, *,
+// scale: f32[granularity: ..., 1 | 1 | ..., ceil(N/128)]? = None, granularity: {per_token,
+// per_tensor, group128} = per_token, dtype: Q = f8e4m3, cast_first: bool = False) -> Q[..., N],
+// f32[granularity: ..., 1 | 1 | ..., ceil(N/128)], T[..., N] row_strided
+inline void fused_add_rms_norm_quant(const TensorView& x, const TensorView& residual,
+                                     const std::optional<TensorView>& weight,
+                                     const std::optional<TensorView>& scale, const TensorView& out0,
+                                     const TensorView& out1, const TensorView& out2,
+                                     double eps = 1e-06, const char* granularity = "per_token",
+                                     const char* dtype = "float8_e4m3fn", int cast_first = false,
+                                     void* stream = nullptr) {
+  check(ac4k_fused_add_rms_norm_quant(x.get(), residual.get(), weight ? weight->get() : nullptr,
+                                      eps, scale ? scale->get() : nullptr, granularity, dtype,
+                                      cast_first, out0.get(), out1.get(), out2.get(), stream));
+}
+
 // Read keys and values of slots from a paged cache. gather_kvcache(k_cache: C[layout: B, S, H, D |
 // B, H, S, D] row_strided, v_cache: C[layout: B, S, H, D | B, H, S, D] row_strided, slots: I[n],
 // k_scale: f32[P]? = None, v_scale: f32[R]? = None, *, layout: {NHD, HND} = NHD, dtype: T = bf16)
@@ -116,6 +133,21 @@ inline void layer_norm(const TensorView& x, const std::optional<TensorView>& wei
                        double eps = 1e-05, void* stream = nullptr) {
   check(ac4k_layer_norm(x.get(), weight ? weight->get() : nullptr, bias ? bias->get() : nullptr,
                         eps, out.get(), stream));
+}
+
+// layer_norm with an FP8 or INT8 result and its scales. layer_norm_quant(x: T[..., N] row_strided,
+// weight: T[N]? = None, bias: T[N]? = None, eps: float = 1e-5, *, scale: f32[granularity: ..., 1 |
+// 1 | ..., ceil(N/128)]? = None, granularity: {per_token, per_tensor, group128} = per_token, dtype:
+// Q = f8e4m3) -> Q[..., N], f32[granularity: ..., 1 | 1 | ..., ceil(N/128)]
+inline void layer_norm_quant(const TensorView& x, const std::optional<TensorView>& weight,
+                             const std::optional<TensorView>& bias,
+                             const std::optional<TensorView>& scale, const TensorView& out0,
+                             const TensorView& out1, double eps = 1e-05,
+                             const char* granularity = "per_token",
+                             const char* dtype = "float8_e4m3fn", void* stream = nullptr) {
+  check(ac4k_layer_norm_quant(x.get(), weight ? weight->get() : nullptr,
+                              bias ? bias->get() : nullptr, eps, scale ? scale->get() : nullptr,
+                              granularity, dtype, out0.get(), out1.get(), stream));
 }
 
 // Rotary position embedding with a time, a height and a width position for every token. mrope(q:
@@ -247,6 +279,21 @@ inline void rms_norm(const TensorView& x, const std::optional<TensorView>& weigh
                      void* stream = nullptr) {
   check(
       ac4k_rms_norm(x.get(), weight ? weight->get() : nullptr, eps, cast_first, out.get(), stream));
+}
+
+// rms_norm with an FP8 or INT8 result and its scales. rms_norm_quant(x: T[..., N] row_strided,
+// weight: T[N]? = None, eps: float = 1e-6, *, scale: f32[granularity: ..., 1 | 1 | ...,
+// ceil(N/128)]? = None, granularity: {per_token, per_tensor, group128} = per_token, dtype: Q =
+// f8e4m3, cast_first: bool = False) -> Q[..., N], f32[granularity: ..., 1 | 1 | ..., ceil(N/128)]
+inline void rms_norm_quant(const TensorView& x, const std::optional<TensorView>& weight,
+                           const std::optional<TensorView>& scale, const TensorView& out0,
+                           const TensorView& out1, double eps = 1e-06,
+                           const char* granularity = "per_token",
+                           const char* dtype = "float8_e4m3fn", int cast_first = false,
+                           void* stream = nullptr) {
+  check(ac4k_rms_norm_quant(x.get(), weight ? weight->get() : nullptr, eps,
+                            scale ? scale->get() : nullptr, granularity, dtype, cast_first,
+                            out0.get(), out1.get(), stream));
 }
 
 // Rotary position embedding of q, or of q and k, in one pass. rope(q: T[..., H, D] row_strided,

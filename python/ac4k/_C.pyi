@@ -60,6 +60,17 @@ def fused_add_rms_norm(
     cast_first: bool = False,
     out: tuple[Array, Array] | None = None,
 ) -> tuple[Array, Array]: ...
+def fused_add_rms_norm_quant(
+    x: Array,
+    residual: Array,
+    weight: Array | None = None,
+    eps: float = 1e-06,
+    scale: Array | None = None,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    cast_first: bool = False,
+    out: tuple[Array, Array, Array] | None = None,
+) -> tuple[Array, Array, Array]: ...
 def gather_kvcache(
     k_cache: Array,
     v_cache: Array,
@@ -83,6 +94,16 @@ def layer_norm(
     eps: float = 1e-05,
     out: Array | None = None,
 ) -> Array: ...
+def layer_norm_quant(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-05,
+    scale: Array | None = None,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def mrope(
     q: Array,
     positions: Array,
@@ -171,6 +192,16 @@ def rms_norm(
     cast_first: bool = False,
     out: Array | None = None,
 ) -> Array: ...
+def rms_norm_quant(
+    x: Array,
+    weight: Array | None = None,
+    eps: float = 1e-06,
+    scale: Array | None = None,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def rope(
     q: Array,
     positions: Array,

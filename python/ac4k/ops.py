@@ -16,10 +16,12 @@ __all__ = [
     "element_wise_mul_add",
     "fused_add_gelu",
     "fused_add_rms_norm",
+    "fused_add_rms_norm_quant",
     "gather_kvcache",
     "gelu_and_mul",
     "gemm",
     "layer_norm",
+    "layer_norm_quant",
     "mrope",
     "qk_norm",
     "qk_norm_rope",
@@ -32,6 +34,7 @@ __all__ = [
     "relu2",
     "residual_gate",
     "rms_norm",
+    "rms_norm_quant",
     "rope",
     "rope_3d",
     "silu_and_mul",
@@ -292,6 +295,55 @@ def fused_add_rms_norm(
     return _C.fused_add_rms_norm(x, residual, weight, eps, cast_first, out)
 
 
+def fused_add_rms_norm_quant(
+    x: Array,
+    residual: Array,
+    weight: Array | None = None,
+    eps: float = 1e-06,
+    *,
+    scale: Array | None = None,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    cast_first: bool = False,
+    out: tuple[Array, Array, Array] | None = None,
+) -> tuple[Array, Array, Array]:
+    """fused_add_rms_norm with an FP8 or INT8 result and its scales.
+
+    new_residual = x + residual, rounded; y = rms_norm(new_residual, weight, eps,
+    cast_first=cast_first), rounded to x's dtype. Then codes and scales as quantize_fp8 and
+    quantize_int8 give them: a scale for each row (per_token), each 128 columns of a row
+    (group128), or the one given (per_tensor); scale takes the place of the largest number.
+    Results are those of the two ops run one after the other. Returns (q, scale, new_residual),
+    the last of which may be x or residual.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    residual: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    weight: [N] of float32, float16, bfloat16; contiguous
+    scale: [..., 1] (per_token), [1] (per_tensor), [..., ceil(N/128)] (group128) of float32;
+        contiguous
+    dtype: float8_e4m3fn, float8_e5m2, int8
+    Returns [..., N], dtype.
+    Returns [..., 1] (per_token), [1] (per_tensor), [..., ceil(N/128)] (group128), float32.
+    Returns [..., N], same dtype.
+
+    >>> import numpy as np
+    >>> x = np.array([[1, -1, 0, 0]], np.float32)
+    >>> q, scale, total = ac4k.fused_add_rms_norm_quant(x, x, dtype="int8")
+    >>> q.tolist(), total.tolist()
+    ([[127, -127, 0, 0]], [[2.0, -2.0, 0.0, 0.0]])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array, Array] = _route(
+            "fused_add_rms_norm_quant",
+            (x, residual, weight, eps, scale, granularity, dtype, cast_first),
+            out,
+        )
+        return traced
+    return _C.fused_add_rms_norm_quant(
+        x, residual, weight, eps, scale, granularity, dtype, cast_first, out
+    )
+
+
 def gather_kvcache(
     k_cache: Array,
     v_cache: Array,
@@ -408,6 +460,46 @@ def layer_norm(
         traced: Array = _route("layer_norm", (x, weight, bias, eps), out)
         return traced
     return _C.layer_norm(x, weight, bias, eps, out)
+
+
+def layer_norm_quant(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-05,
+    *,
+    scale: Array | None = None,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """layer_norm with an FP8 or INT8 result and its scales.
+
+    y = layer_norm(x, weight, bias, eps), rounded to x's dtype. Then codes and scales as
+    quantize_fp8 and quantize_int8 give them: a scale for each row (per_token), each 128 columns
+    of a row (group128), or the one given (per_tensor); scale takes the place of the largest
+    number. Results are those of the two ops run one after the other.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    weight: [N] of float32, float16, bfloat16; contiguous
+    bias: [N] of float32, float16, bfloat16; contiguous
+    scale: [..., 1] (per_token), [1] (per_tensor), [..., ceil(N/128)] (group128) of float32;
+        contiguous
+    dtype: float8_e4m3fn, float8_e5m2, int8
+    Returns [..., N], dtype.
+    Returns [..., 1] (per_token), [1] (per_tensor), [..., ceil(N/128)] (group128), float32.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.layer_norm_quant(np.array([[1, 3]], np.float32), dtype="int8")
+    >>> q.tolist()
+    [[-127, 127]]
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "layer_norm_quant", (x, weight, bias, eps, scale, granularity, dtype), out
+        )
+        return traced
+    return _C.layer_norm_quant(x, weight, bias, eps, scale, granularity, dtype, out)
 
 
 def mrope(
@@ -859,6 +951,46 @@ def rms_norm(
         traced: Array = _route("rms_norm", (x, weight, eps, cast_first), out)
         return traced
     return _C.rms_norm(x, weight, eps, cast_first, out)
+
+
+def rms_norm_quant(
+    x: Array,
+    weight: Array | None = None,
+    eps: float = 1e-06,
+    *,
+    scale: Array | None = None,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    cast_first: bool = False,
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """rms_norm with an FP8 or INT8 result and its scales.
+
+    y = rms_norm(x, weight, eps, cast_first=cast_first), rounded to x's dtype. Then codes and
+    scales as quantize_fp8 and quantize_int8 give them: a scale for each row (per_token), each
+    128 columns of a row (group128), or the one given (per_tensor); scale takes the place of the
+    largest number. Results are those of the two ops run one after the other.
+
+    x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
+    weight: [N] of float32, float16, bfloat16; contiguous
+    scale: [..., 1] (per_token), [1] (per_tensor), [..., ceil(N/128)] (group128) of float32;
+        contiguous
+    dtype: float8_e4m3fn, float8_e5m2, int8
+    Returns [..., N], dtype.
+    Returns [..., 1] (per_token), [1] (per_tensor), [..., ceil(N/128)] (group128), float32.
+
+    >>> import numpy as np
+    >>> x = np.array([[2, -2, 0, 0]], np.float32)
+    >>> q, scale = ac4k.rms_norm_quant(x, dtype="int8")
+    >>> q.tolist(), (q * scale).round(3).tolist()
+    ([[127, -127, 0, 0]], [[1.4140000343322754, -1.4140000343322754, 0.0, 0.0]])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "rms_norm_quant", (x, weight, eps, scale, granularity, dtype, cast_first), out
+        )
+        return traced
+    return _C.rms_norm_quant(x, weight, eps, scale, granularity, dtype, cast_first, out)
 
 
 def rope(

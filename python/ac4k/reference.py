@@ -269,6 +269,86 @@ def layer_norm(
     )
 
 
+def _quantised(
+    dtype: str,
+    y: Reference,
+    granularity: str,
+    code_dtype: Any,
+    scale: Float64 | None,
+) -> tuple[Reference, Reference]:
+    """Codes and scales of numbers that are rounded to a dtype first. They may be off by two steps
+    of that dtype (rounded to the other side, with cast_first twice) and by the arithmetic before;
+    so may the largest of them, and with it the scale. A code may then be its other neighbour."""
+    rounded = round_to(dtype, y.result)
+    is_int8 = "int8" in getattr(code_dtype, "__name__", str(code_dtype))
+    if is_int8:
+        codes, scales = _quantize_rule.quantize_int8(rounded, granularity, True, scale)
+    else:
+        codes, scales = _quantize_rule.quantize_fp8(rounded, granularity, code_dtype, scale)
+    off = 2 * _EPS[dtype] * np.abs(rounded) + 8 * 2.0**-23 * np.abs(y.magnitude)
+    off = np.broadcast_to(off, rounded.shape).astype(np.float32)
+    regions = _quantize_rule.Regions(rounded.shape, granularity)
+    inverse = regions.spread(1 / np.abs(scales.astype(np.float64)))
+    numbers = np.abs(rounded) * inverse
+    if is_int8:
+        largest, step = 127.0, np.ones(rounded.shape)
+    else:
+        form = _quantize_rule.fp8_format(code_dtype)
+        largest = form.largest
+        exponent = np.frexp(np.nan_to_num(np.minimum(numbers + off * inverse, largest)))[1] - 1
+        step = np.exp2(np.maximum(exponent, form.first_exponent) - float(form.mantissa_bits))
+    scale_off = regions.reduce(off, np.maximum).astype(np.float64).reshape(scales.shape) / largest
+    shift = numbers * regions.spread(scale_off / np.abs(scales)) if scale is None else 0.0
+    allowed = np.nan_to_num(step + off * inverse + shift, nan=1.0, posinf=1e300)
+    return (
+        Reference(codes, absolute=allowed),
+        Reference(scales, absolute=np.nan_to_num(scale_off) if scale is None else None),
+    )
+
+
+def rms_norm_quant(
+    x: Float64,
+    weight: Float64 | None = None,
+    eps: float = 1e-6,
+    *,
+    scale: Float64 | None = None,
+    granularity: str = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    cast_first: bool = False,
+) -> tuple[Reference, ...]:
+    y = rms_norm(x, weight, eps, cast_first=cast_first)
+    return _quantised(_dtype_holding(x), y, granularity, dtype, scale)
+
+
+def fused_add_rms_norm_quant(
+    x: Float64,
+    residual: Float64,
+    weight: Float64 | None = None,
+    eps: float = 1e-6,
+    *,
+    scale: Float64 | None = None,
+    granularity: str = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    cast_first: bool = False,
+) -> tuple[Reference, ...]:
+    y, total = fused_add_rms_norm(x, residual, weight, eps, cast_first=cast_first)
+    return (*_quantised(_dtype_holding(x, residual), y, granularity, dtype, scale), total)
+
+
+def layer_norm_quant(
+    x: Float64,
+    weight: Float64 | None = None,
+    bias: Float64 | None = None,
+    eps: float = 1e-5,
+    *,
+    scale: Float64 | None = None,
+    granularity: str = "per_token",
+    dtype: Any = "float8_e4m3fn",
+) -> tuple[Reference, ...]:
+    y = layer_norm(x, weight, bias, eps)
+    return _quantised(_dtype_holding(x), y, granularity, dtype, scale)
+
+
 def qk_norm(
     q: Float64,
     k: Float64,
@@ -394,9 +474,12 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "rope_3d": rope_3d,
     "silu_and_mul": silu_and_mul,
     "fused_add_rms_norm": fused_add_rms_norm,
+    "fused_add_rms_norm_quant": fused_add_rms_norm_quant,
     "layer_norm": layer_norm,
+    "layer_norm_quant": layer_norm_quant,
     "qk_norm": qk_norm,
     "rms_norm": rms_norm,
+    "rms_norm_quant": rms_norm_quant,
     "store_kvcache": store_kvcache,
     "stream_bytes": stream_bytes,
 }

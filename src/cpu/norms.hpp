@@ -31,4 +31,19 @@ Status add_rms_norm(const NormArgs& args);
 // (x - mean(x)) / sqrt(var(x) + eps) * weight + bias. Weight and bias may be null.
 Status layer_norm(const NormArgs& args);
 
+// The same with results quantised by the rule of common/scale-inl.hpp, after they were rounded to
+// the dtype. `norm.out` is not used.
+enum class Norm : uint8_t { rms, add_rms, layer };
+enum class ScaleKind : uint8_t { per_token, per_tensor, group128 };
+
+struct NormQuantArgs {
+  NormArgs norm;
+  DType code_type;     // f8e4m3, f8e5m2 or i8
+  ScaleKind kind;      // per_tensor needs a given scale
+  uint8_t* codes;      // [rows, columns]
+  float* scales;       // [rows], [1] or [rows, ceil(columns / 128)]
+  const float* given;  // the same, or null
+};
+Status norm_quant(Norm norm, const NormQuantArgs& args);
+
 }  // namespace ac4k::cpu

@@ -32,20 +32,23 @@ struct Rows {
   int64_t stride() const { return strides[0]; }
 };
 
-// Calls body(first, count) so that within a call the rows of every tensor are evenly apart. Each
-// thread gets at least `grain` units of work of which a row has `work_per_row`.
+// As many threads as rows deserve: each gets at least `grain` units of work of which a row has
+// `work_per_row`.
+inline int threads_for_rows(int64_t num_rows, double work_per_row, double grain) {
+  const int threads = threads_for(static_cast<double>(num_rows) * work_per_row, grain);
+  return static_cast<int>(std::clamp<int64_t>(num_rows, 1, threads));
+}
+
+// Calls body(thread, first, count) so that within a call the rows of every tensor are evenly apart.
 template <class Body, class... Tensors>
-void for_each_run_of_rows(int64_t num_rows, double work_per_row, double grain, const Body& body,
+void for_each_run_of_rows(int64_t num_rows, int threads, const Body& body,
                           const Tensors&... tensors) {
-  const int threads = static_cast<int>(
-      std::min<int64_t>(threads_for(static_cast<double>(num_rows) * work_per_row, grain),
-                        std::max<int64_t>(num_rows, 1)));
   run_threads(threads, [&](int thread) {
     int64_t first = num_rows * thread / threads;
     const int64_t last = num_rows * (thread + 1) / threads;
     while (first < last) {
       const int64_t count = std::min({tensors.run(first, last)...});
-      body(first, count);
+      body(thread, first, count);
       first += count;
     }
   });

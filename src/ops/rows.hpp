@@ -93,7 +93,7 @@ struct RowPlan {
 inline cuda::Dim3 row_loop_block(int64_t num_steps) {
   constexpr int64_t kStepsPerThread = 4;
   const int64_t threads = ceil_div(ceil_div(num_steps, kStepsPerThread), 32) * 32;
-  return {static_cast<uint32_t>(std::min<int64_t>(threads, kRowLoopThreads)), 1, 1};
+  return {static_cast<uint32_t>(std::clamp<int64_t>(threads, 32, kRowLoopThreads)), 1, 1};
 }
 
 inline Status check_num_rows(const Call& call, int64_t num_rows) {

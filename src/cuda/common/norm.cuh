@@ -22,15 +22,15 @@ struct RowStatistics {
 
 __device__ __forceinline__ RowStatistics rms_statistics(float sum_of_squares, float inverse_columns,
                                                         float eps) {
-  return {0.0f, rsqrtf(sum_of_squares * inverse_columns + eps), 0.0f};
+  return {0.0f, rsqrtf(__fmaf_rn(sum_of_squares, inverse_columns, eps)), 0.0f};
 }
 
 // Sums of the values minus the pivot, and of their squares.
 __device__ __forceinline__ RowStatistics layer_statistics(float pivot, float sum,
                                                           float sum_of_squares,
                                                           float inverse_columns, float eps) {
-  const float mean = sum * inverse_columns;
-  const float variance = sum_of_squares * inverse_columns - mean * mean;
+  const float mean = __fmul_rn(sum, inverse_columns);
+  const float variance = __fmaf_rn(-mean, mean, __fmul_rn(sum_of_squares, inverse_columns));
   // fmaxf would turn NaN into zero.
   const float scale = rsqrtf((variance < 0.0f ? 0.0f : variance) + eps);
   return {pivot, scale, -mean * scale};

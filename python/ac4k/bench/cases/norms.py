@@ -94,6 +94,33 @@ def _qk_norm_magnitude(q: Tensor, k: Tensor, *args: Any, **options: Any) -> tupl
     )
 
 
+def _quantised(y: Tensor, dtype: Any) -> tuple[Tensor, Tensor]:
+    """A scale for each row, as PyTorch code writes it."""
+    import torch
+
+    amax = y.abs().amax(-1, keepdim=True).float()
+    if dtype == "int8":
+        scale = amax / 127
+        return (y.float() / scale).round().clamp(-128, 127).to(torch.int8), scale
+    scale = amax / 448
+    return (y.float() / scale).clamp(-448, 448).to(torch.float8_e4m3fn), scale
+
+
+def _rms_norm_quant(x: Tensor, weight: Tensor, *, dtype: Any) -> tuple[Tensor, ...]:
+    return _quantised(_rms_norm(x, weight), dtype)
+
+
+def _add_rms_norm_quant(
+    x: Tensor, residual: Tensor, weight: Tensor, *, dtype: Any
+) -> tuple[Tensor, ...]:
+    y, total = _add_rms_norm(x, residual, weight)
+    return (*_quantised(y, dtype), total)
+
+
+def _layer_norm_quant(x: Tensor, weight: Tensor, bias: Tensor, *, dtype: Any) -> tuple[Tensor, ...]:
+    return _quantised(_layer_norm(x, weight, bias), dtype)
+
+
 def _heads(shape: Shape) -> Sizes:
     """Tokens, heads of q, heads of k, head_dim."""
     tokens, heads, groups, dim = shape
@@ -162,5 +189,24 @@ CASES = (
         torch_fn=_qk_norm,
         magnitude=_qk_norm_magnitude,
         given=_weights("q_weight", "k_weight"),
+    ),
+    *(
+        Case(
+            op=op,
+            shapes=((2048, 4096), (16384, 8192), (1, 4096), (64, 4096)),
+            cpu_shapes=((2048, 4096),),
+            quick_shapes=_QUICK_SHAPES,
+            dtypes=("bf16",),
+            sizes=last_dim,
+            shape_text="MxN",
+            variants=({"dtype": "float8_e4m3fn"}, {"dtype": "int8"}),
+            torch_fn=torch_fn,
+            given=_weights(*weights),
+        )
+        for op, torch_fn, weights in (
+            ("rms_norm_quant", _rms_norm_quant, ("weight",)),
+            ("fused_add_rms_norm_quant", _add_rms_norm_quant, ("weight",)),
+            ("layer_norm_quant", _layer_norm_quant, ("weight", "bias")),
+        )
     ),
 )

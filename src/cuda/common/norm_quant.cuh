@@ -1,0 +1,254 @@
+// Norms whose result is quantised to FP8 or INT8: the norm's result is rounded to its dtype, then
+// quantised by the rule of quantize.cuh, so that codes and scales are those of the two ops run one
+// after the other.
+#pragma once
+
+#include "common/norm.cuh"
+#include "common/norm_quant.h"
+#include "common/quantize.cuh"
+
+namespace ac4k {
+
+template <typename Format>
+struct FormatTag {
+  using type = Format;
+};
+
+// Calls body with the tag of a format: one branch for the whole grid.
+template <typename Body>
+__device__ __forceinline__ void with_format(OutputFormat format, const Body& body) {
+  if (format == OutputFormat::e4m3) {
+    body(FormatTag<E4M3>{});
+  } else if (format == OutputFormat::e5m2) {
+    body(FormatTag<E5M2>{});
+  } else {
+    body(FormatTag<Int8>{});
+  }
+}
+
+__device__ __forceinline__ float largest_code(OutputFormat format) {
+  return format == OutputFormat::e4m3   ? E4M3::kMax
+         : format == OutputFormat::e5m2 ? E5M2::kMax
+                                        : Int8::kMax;
+}
+
+// max |x| of a vector; NaN counts for nothing.
+template <typename T>
+__device__ __forceinline__ float amax_of(const Vector<T>& vector) {
+  float values[Vector<T>::kSize], largest = 0.0f;
+  widen(vector, values);
+#pragma unroll
+  for (int j = 0; j < Vector<T>::kSize; ++j) largest = fmaxf(largest, fabsf(values[j]));
+  return largest;
+}
+
+// The codes of a vector, 8 bytes or (of float) 4.
+template <typename Format, typename T>
+__device__ __forceinline__ void store_codes(unsigned char* to, const Vector<T>& vector,
+                                            float inverse) {
+  constexpr int kSize = Vector<T>::kSize;
+  float v[kSize];
+  widen(vector, v);
+#pragma unroll
+  for (int j = 0; j < kSize; ++j) v[j] = __fmul_rn(v[j], inverse);
+  const uint32_t low = Format::encode4(v[0], v[1], v[2], v[3]);
+  if constexpr (kSize == 4) {
+    *reinterpret_cast<uint32_t*>(to) = low;
+  } else {
+    *reinterpret_cast<uint2*>(to) = uint2{low, Format::encode4(v[4], v[5], v[6], v[7])};
+  }
+}
+
+// One scale a row, or one for all (given): 1 / scale of each row.
+template <typename Group, typename T, int kVectors, typename Params>
+__device__ __forceinline__ void row_inverses(const Params& params, const NormPart& part,
+                                             uint32_t block,
+                                             const RowRegisters<T, kVectors> (&y)[Group::kNumRows],
+                                             float (&inverses)[Group::kNumRows]) {
+  constexpr int kRows = Group::kNumRows;
+  const uint32_t num_vectors = vectors_of<T>(part);
+  const bool per_tensor = params.kind == ScaleKind::per_tensor;
+  float scales[kRows];
+  if (params.given_scales != nullptr) {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const uint32_t row = readable_row<Group>(Group::row(block, r), part.num_rows);
+      scales[r] = params.given_scales[per_tensor ? 0 : row];
+    }
+  } else {
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      scales[r] = 0.0f;
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        if (y[r].index(i) < num_vectors) scales[r] = fmaxf(scales[r], amax_of(y[r].vectors[i]));
+      }
+    }
+    Group::template reduce<Max, 2>(scales);
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      scales[r] = scale_of(scales[r], largest_code(params.format), false);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const uint32_t row = Group::row(block, r);
+    inverses[r] = inverse_of(scales[r]);
+    const bool writes = per_tensor ? row == 0 : Group::kAlwaysInRange || row < part.num_rows;
+    if (threadIdx.x == 0 && writes) params.scales[per_tensor ? 0 : row] = scales[r];
+  }
+}
+
+// As norm_rows (norm.cuh), with codes and scales as results. The lanes of a group of 128 columns
+// are neighbours: 16 of them, 32 of float, or all of a shorter row. Shared memory: up to 512 bytes.
+// Roofline: HBM, 2 bytes read to 1 written for 16-bit types (4 to 3 with a residual).
+template <NormKind kKind, typename T, const RowVariant& kVariant, typename Params>
+__device__ __forceinline__ void norm_quant_rows(const Params& params) {
+  using Group = typename GroupOf<kVariant>::type;
+  constexpr int kVectors = kVariant.vectors_per_thread, kRows = Group::kNumRows;
+  constexpr int kSize = Vector<T>::kSize, kLanes = kScaleGroup / kSize;
+  const auto [part, block] = part_of(params.norm);
+  const uint32_t num_vectors = vectors_of<T>(part);
+  RowRegisters<T, kVectors> y[kRows];
+  normalised_rows<kKind, Group>(params.norm, part, block, y);
+
+  float inverses[kRows];
+  if (params.kind != ScaleKind::group128) row_inverses<Group>(params, part, block, y, inverses);
+  const uint32_t num_groups = (num_vectors + kLanes - 1) / kLanes;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const uint32_t row = Group::row(block, r);
+    const bool in_range = Group::kAlwaysInRange || row < part.num_rows;
+    unsigned char* codes = params.codes + row * part.num_columns;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const uint32_t index = y[r].index(i);
+      const bool writes = in_range && index < num_vectors;
+      float inverse = inverses[r];
+      if (params.kind == ScaleKind::group128) {
+        const int64_t place = static_cast<int64_t>(row) * num_groups + index / kLanes;
+        float scale[1];
+        if (params.given_scales != nullptr) {
+          scale[0] = writes ? params.given_scales[place] : 1.0f;
+        } else {
+          scale[0] = index < num_vectors ? amax_of(y[r].vectors[i]) : 0.0f;
+          reduce_lanes<Max>(scale, min(blockDim.x, static_cast<unsigned>(kLanes)));
+          scale[0] = scale_of(scale[0], largest_code(params.format), false);
+        }
+        inverse = inverse_of(scale[0]);
+        if (writes && index % kLanes == 0) params.scales[place] = scale[0];
+      }
+      if (!writes) continue;
+      with_format(params.format, [&](auto tag) {
+        store_codes<typename decltype(tag)::type>(codes + index * kSize, y[r].vectors[i], inverse);
+      });
+    }
+  }
+}
+
+// One row a block of whole warps, any length; kBytes as in norm_loop, whose sums these are. Each
+// number is normalised again for every use. A warp takes 128 columns at a time, four side by side
+// to a lane. Shared memory: up to 512 bytes.
+template <NormKind kKind, typename T, int kBytes, typename Params>
+__device__ __forceinline__ void norm_quant_loop(const Params& params) {
+  using One = Vector<T, sizeof(T)>;
+  constexpr int kLaneColumns = kScaleGroup / kWarpThreads;
+  const auto [part, row] = part_of(params.norm);
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  const T* x = row_to_normalise<T, kBytes>(params.norm, part, row);
+  // The sum was written by other threads than those that read it below.
+  if constexpr (is_same<Params, AddNormQuantParams>) __syncthreads();
+  const RowStatistics statistics =
+      loop_statistics<kKind, T, kBytes>(x, part.num_columns, part.inverse_columns, params.norm.eps);
+  const T* weight = static_cast<const T*>(part.weight);
+  const T* bias = static_cast<const T*>(part.bias);
+  const auto normalised = [&](int64_t column) {
+    const One one{{x[column]}}, w{{weight ? weight[column] : narrow<T>(1.0f)}};
+    const One b{{bias ? bias[column] : narrow<T>(-0.0f)}};
+    const One y = sizeof(T) == 2 && params.norm.cast_first
+                      ? normalise<kKind, true>(one, statistics, w, b)
+                      : normalise<kKind, false>(one, statistics, w, b);
+    return widen(y.values[0]);
+  };
+
+  const float qmax = largest_code(params.format);
+  const int64_t num_groups = (part.num_columns + kScaleGroup - 1) / kScaleGroup;
+  const bool per_tensor = params.kind == ScaleKind::per_tensor;
+  const bool in_groups = params.kind == ScaleKind::group128;
+  float scale[1] = {};
+  if (!in_groups) {
+    if (params.given_scales != nullptr) {
+      scale[0] = params.given_scales[per_tensor ? 0 : row];
+    } else {
+      for (int64_t i = threadIdx.x; i < part.num_columns; i += blockDim.x) {
+        scale[0] = fmaxf(scale[0], fabsf(normalised(i)));
+      }
+      BlockGroup<kRowLoopThreads>::reduce<Max, 2>(scale);
+      scale[0] = scale_of(scale[0], qmax, false);
+    }
+    if (threadIdx.x == 0 && (!per_tensor || row == 0))
+      params.scales[per_tensor ? 0 : row] = scale[0];
+  }
+  unsigned char* codes = params.codes + row * part.num_columns;
+  const unsigned warp = threadIdx.x / kWarpThreads, lane = threadIdx.x % kWarpThreads;
+  for (int64_t group = warp; group < num_groups; group += blockDim.x / kWarpThreads) {
+    const int64_t first = group * kScaleGroup + lane * kLaneColumns;
+    float y[kLaneColumns];
+#pragma unroll
+    for (int j = 0; j < kLaneColumns; ++j) {
+      y[j] = first + j < part.num_columns ? normalised(first + j) : 0.0f;
+    }
+    if (in_groups) {
+      const int64_t place = row * num_groups + group;
+      if (params.given_scales != nullptr) {
+        scale[0] = params.given_scales[place];
+      } else {
+        scale[0] = 0.0f;
+#pragma unroll
+        for (int j = 0; j < kLaneColumns; ++j) scale[0] = fmaxf(scale[0], fabsf(y[j]));
+        reduce_lanes<Max>(scale, kWarpThreads);
+        scale[0] = scale_of(scale[0], qmax, false);
+      }
+      if (lane == 0) params.scales[place] = scale[0];
+    }
+    const float inverse = inverse_of(scale[0]);
+#pragma unroll
+    for (int j = 0; j < kLaneColumns; ++j) y[j] = __fmul_rn(y[j], inverse);
+    uint32_t packed = 0;
+    with_format(params.format,
+                [&](auto tag) { packed = decltype(tag)::type::encode4(y[0], y[1], y[2], y[3]); });
+#pragma unroll
+    for (int j = 0; j < kLaneColumns; ++j) {
+      if (first + j < part.num_columns) {
+        codes[first + j] = static_cast<unsigned char>(packed >> (8 * j));
+      }
+    }
+  }
+}
+
+}  // namespace ac4k
+
+// Entry points as in norm.cuh.
+#define AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, i)            \
+  extern "C" __global__ void                                                       \
+      __launch_bounds__(ac4k::kRowVariants[i].max_threads,                         \
+                        (ac4k::norm_blocks<ac4k::NormKind::layer, ac4k::Norm>(     \
+                            ac4k::kRowVariants[i])))                               \
+      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {         \
+    ac4k::norm_quant_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params); \
+  }
+#define AC4K_NORM_QUANT_LOOP(name, variant, kind, T, suffix, Params, bytes)                        \
+  extern "C" __global__ void __launch_bounds__(ac4k::kRowLoopThreads) name##_##variant##_##suffix( \
+      const __grid_constant__ ac4k::Params params) {                                               \
+    ac4k::norm_quant_loop<ac4k::NormKind::kind, T, bytes>(params);                                 \
+  }
+#define AC4K_NORM_QUANT(name, kind, T, suffix, Params, Norm)      \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 0) \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 1) \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 2) \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 3) \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 4) \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 5) \
+  AC4K_NORM_QUANT_LOOP(name, loop, kind, T, suffix, Params, 16)   \
+  AC4K_NORM_QUANT_LOOP(name, any, kind, T, suffix, Params, sizeof(T))
