@@ -335,7 +335,7 @@ def test_dequantize(device: str, dtype: str, granularity: str, shape: tuple[int,
         assert_exact("dequantize_fp8", result, q, scale, granularity)
     q = codes.view(torch.int8)
     zero = (scale * 100).int() - 50
-    for points in (None, zero):
+    for points in (None, zero, zero * 1_000_003):
         result = ac4k.dequantize_int8(q, scale, points, granularity, TORCH[dtype])
         assert_exact("dequantize_int8", result, q, scale, points, granularity)
 

@@ -44,6 +44,11 @@ __device__ __forceinline__ void decode_unit(uint2 codes, float (&values)[kUnit])
   for (int i = 0; i < 4; ++i) values[i] = low[i], values[i + 4] = high[i];
 }
 
+// An int8 code less a zero point, which may be any integer: rounded once.
+__device__ __forceinline__ float minus(float code, int zero) {
+  return static_cast<float>(static_cast<int>(code) - zero);
+}
+
 // Block and grid: tiles (quantize.cuh). Aligned: rows are whole units. Roofline: HBM.
 template <typename T, typename Format, bool kAligned>
 __device__ __forceinline__ void dequantize(const DequantizeParams& params) {
@@ -81,19 +86,17 @@ __device__ __forceinline__ void dequantize(const DequantizeParams& params) {
       for (int j = 0; j < kUnit; ++j) {
         const int64_t at = index + min(j, count - 1);
         if constexpr (is_same<Format, Int8>) {
-          if (params.zero != nullptr) values[j] -= static_cast<float>(params.zero[at]);
+          if (params.zero != nullptr) values[j] = minus(values[j], params.zero[at]);
         }
         values[j] = __fmul_rn(values[j], params.scale[at]);
       }
     } else {
       const float scale = params.scale[index];
-      float zero = 0.0f;
-      if (is_same<Format, Int8> && params.zero != nullptr) {
-        zero = static_cast<float>(params.zero[index]);
-      }
+      int zero = 0;
+      if (is_same<Format, Int8> && params.zero != nullptr) zero = params.zero[index];
 #pragma unroll
       for (int j = 0; j < kUnit; ++j) {
-        if constexpr (is_same<Format, Int8>) values[j] -= zero;
+        if constexpr (is_same<Format, Int8>) values[j] = minus(values[j], zero);
         values[j] = __fmul_rn(values[j], scale);
       }
     }
