@@ -38,6 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="comma list of eager, inductor; 'none' for no peers",
     )
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of ac4k and torch")
+    parser.add_argument(
+        "--seconds", type=float, metavar="S", help="time for one row of the table (default 6)"
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, few samples")
     parser.add_argument("--list", action="store_true", help="list the cases")
     parser.add_argument(
@@ -68,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
         shapes=tuple(parse_shape(text) for text in options.shape),
         peers=peers,
         quick=options.quick,
+        seconds=options.seconds,
     )
     if options.threads is not None:
         _set_threads(options.threads)

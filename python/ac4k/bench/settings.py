@@ -19,6 +19,7 @@ class Settings:
     shapes: tuple[Shape, ...] = ()  # empty: those of the case
     peers: tuple[str, ...] = PEERS
     quick: bool = False
+    seconds: float | None = None  # for one row of the table
 
     @property
     def rounds(self) -> int:
@@ -28,6 +29,8 @@ class Settings:
     @property
     def budget_s(self) -> float:
         """Time for one row of the table after which rounds end early."""
+        if self.seconds is not None:
+            return self.seconds
         return 0.3 if self.quick else 6.0
 
     @property
