@@ -13,6 +13,8 @@
 
 namespace ac4k {
 
+static_assert(kKvCacheUnit == kUnit);
+
 struct KvPlace {
   int64_t token;
   unsigned head, unit;  // of the head
@@ -137,20 +139,16 @@ __device__ __forceinline__ void gather_codes(const KvCacheParams& params) {
                                             place.unit * kKvCacheUnit);
   }
   allow_next_kernel();
-  float low[4], high[4];
+  float low[4], high[4], values[kUnit];
   Format::decode4(codes.x, low);
   Format::decode4(codes.y, high);
-  Unit<T> unit;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    unit.at(i) = narrow<T>(low[i] * scale);
-    unit.at(i + 4) = narrow<T>(high[i] * scale);
+    values[i] = low[i] * scale;
+    values[i + 4] = high[i] * scale;
   }
-  T* to = static_cast<T*>(part.tokens) + token_offset(part, place) + place.unit * kKvCacheUnit;
-#pragma unroll
-  for (int i = 0; i < Unit<T>::kVectors; ++i) {
-    store(reinterpret_cast<Vector<T>*>(to) + i, unit.vectors[i]);
-  }
+  Unit<T>::narrowed(values).store(static_cast<T*>(part.tokens) + token_offset(part, place) +
+                                  place.unit * kKvCacheUnit);
 }
 
 // One element a thread: any size, any alignment.
