@@ -26,10 +26,10 @@ __device__ __forceinline__ void with_format(OutputFormat format, const Body& bod
   }
 }
 
-__device__ __forceinline__ float largest_code(OutputFormat format) {
-  return format == OutputFormat::e4m3   ? E4M3::kMax
-         : format == OutputFormat::e5m2 ? E5M2::kMax
-                                        : Int8::kMax;
+__device__ __forceinline__ float scale_for(OutputFormat format, float amax) {
+  return format == OutputFormat::e4m3   ? scale_of<E4M3::kMax>(amax, false)
+         : format == OutputFormat::e5m2 ? scale_of<E5M2::kMax>(amax, false)
+                                        : scale_of<Int8::kMax>(amax, false);
 }
 
 // max |x| of a vector; NaN counts for nothing.
@@ -87,7 +87,7 @@ __device__ __forceinline__ void row_inverses(const Params& params, const NormPar
     Group::template reduce<Max, 2>(scales);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      scales[r] = scale_of(scales[r], largest_code(params.format), false);
+      scales[r] = scale_for(params.format, scales[r]);
     }
   }
 #pragma unroll
@@ -133,7 +133,7 @@ __device__ __forceinline__ void norm_quant_rows(const Params& params) {
         } else {
           scale[0] = index < num_vectors ? amax_of(y[r].vectors[i]) : 0.0f;
           reduce_lanes<Max>(scale, min(blockDim.x, static_cast<unsigned>(kLanes)));
-          scale[0] = scale_of(scale[0], largest_code(params.format), false);
+          scale[0] = scale_for(params.format, scale[0]);
         }
         inverse = inverse_of(scale[0]);
         if (writes && index % kLanes == 0) params.scales[place] = scale[0];
@@ -172,7 +172,6 @@ __device__ __forceinline__ void norm_quant_loop(const Params& params) {
     return widen(y.values[0]);
   };
 
-  const float qmax = largest_code(params.format);
   const int64_t num_groups = (part.num_columns + kScaleGroup - 1) / kScaleGroup;
   const bool per_tensor = params.kind == ScaleKind::per_tensor;
   const bool in_groups = params.kind == ScaleKind::group128;
@@ -185,7 +184,7 @@ __device__ __forceinline__ void norm_quant_loop(const Params& params) {
         scale[0] = fmaxf(scale[0], fabsf(normalised(i)));
       }
       BlockGroup<kRowLoopThreads>::reduce<Max, 2>(scale);
-      scale[0] = scale_of(scale[0], qmax, false);
+      scale[0] = scale_for(params.format, scale[0]);
     }
     if (threadIdx.x == 0 && (!per_tensor || row == 0))
       params.scales[per_tensor ? 0 : row] = scale[0];
@@ -208,7 +207,7 @@ __device__ __forceinline__ void norm_quant_loop(const Params& params) {
 #pragma unroll
         for (int j = 0; j < kLaneColumns; ++j) scale[0] = fmaxf(scale[0], fabsf(y[j]));
         reduce_lanes<Max>(scale, kWarpThreads);
-        scale[0] = scale_of(scale[0], qmax, false);
+        scale[0] = scale_for(params.format, scale[0]);
       }
       if (lane == 0) params.scales[place] = scale[0];
     }
