@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ac4k.nn.gated_mlp import GatedMLP
     from ac4k.nn.rms_norm import RMSNorm
+    from ac4k.nn.rotary_embedding import RotaryEmbedding
+    from ac4k.nn.rotary_embedding_3d import RotaryEmbedding3D
 
-__all__ = ["GatedMLP", "RMSNorm"]
+__all__ = ["GatedMLP", "RMSNorm", "RotaryEmbedding", "RotaryEmbedding3D"]
 
 # Imported when first asked for: they need torch.
 _LAZY = {
     "GatedMLP": "ac4k.nn.gated_mlp",
     "RMSNorm": "ac4k.nn.rms_norm",
+    "RotaryEmbedding": "ac4k.nn.rotary_embedding",
+    "RotaryEmbedding3D": "ac4k.nn.rotary_embedding_3d",
 }
 
 
