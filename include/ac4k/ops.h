@@ -118,6 +118,22 @@ static inline ac4k_status ac4k_fused_add_gelu(const DLTensor* x, const DLTensor*
   return ac4k_call(ac4k_find_op("fused_add_gelu"), args, 3, outputs, 1, stream);
 }
 
+/* fused_add_gelu with a quantised result: codes and their scales. fused_add_gelu_quant(x: T[..., D]
+ * row_strided, bias: T[D], scale: f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]? = None, *,
+ * approximate: {none, tanh} = none, granularity: {per_token, per_tensor, group128} = per_token,
+ * dtype: Q = f8e4m3) -> Q[..., D], f32[granularity: ..., 1 | 1 | ..., ceil(D/128)] */
+static inline ac4k_status ac4k_fused_add_gelu_quant(const DLTensor* x, const DLTensor* bias,
+                                                    const DLTensor* scale, const char* approximate,
+                                                    const char* granularity, const char* dtype,
+                                                    const DLTensor* out0, const DLTensor* out1,
+                                                    void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x),           ac4k_tensor_arg(bias),
+                           ac4k_tensor_arg(scale),       ac4k_choice_arg(approximate),
+                           ac4k_choice_arg(granularity), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("fused_add_gelu_quant"), args, 6, outputs, 2, stream);
+}
+
 /* Add a residual and divide each row by its root mean square, in one pass. fused_add_rms_norm(x:
  * T[..., N] row_strided, residual: T[..., N] row_strided, weight: T[N]? = None, eps: float = 1e-6,
  * *, cast_first: bool = False) -> T[..., N] row_strided, T[..., N] row_strided */
@@ -172,6 +188,20 @@ static inline ac4k_status ac4k_gelu_and_mul(const DLTensor* x, const char* appro
   const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_choice_arg(approximate)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("gelu_and_mul"), args, 2, outputs, 1, stream);
+}
+
+/* gelu_and_mul with a quantised result: codes and their scales. gelu_and_mul_quant(x: T[..., D*2]
+ * row_strided, scale: f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]? = None, *, approximate:
+ * {none, tanh} = none, granularity: {per_token, per_tensor, group128} = per_token, dtype: Q =
+ * f8e4m3) -> Q[..., D], f32[granularity: ..., 1 | 1 | ..., ceil(D/128)] */
+static inline ac4k_status ac4k_gelu_and_mul_quant(const DLTensor* x, const DLTensor* scale,
+                                                  const char* approximate, const char* granularity,
+                                                  const char* dtype, const DLTensor* out0,
+                                                  const DLTensor* out1, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(scale), ac4k_choice_arg(approximate),
+                           ac4k_choice_arg(granularity), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("gelu_and_mul_quant"), args, 5, outputs, 2, stream);
 }
 
 /* Matrix product. gemm(A: T[M, K] strided, B: T[K, N] strided) -> T[M, N] */
@@ -354,6 +384,20 @@ static inline ac4k_status ac4k_relu2(const DLTensor* x, const DLTensor* out, voi
   return ac4k_call(ac4k_find_op("relu2"), args, 1, outputs, 1, stream);
 }
 
+/* relu2 with a quantised result: codes and their scales. relu2_quant(x: T[..., D] row_strided,
+ * scale: f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]? = None, *, granularity: {per_token,
+ * per_tensor, group128} = per_token, dtype: Q = f8e4m3) -> Q[..., D], f32[granularity: ..., 1 | 1 |
+ * ..., ceil(D/128)] */
+static inline ac4k_status ac4k_relu2_quant(const DLTensor* x, const DLTensor* scale,
+                                           const char* granularity, const char* dtype,
+                                           const DLTensor* out0, const DLTensor* out1,
+                                           void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(scale), ac4k_choice_arg(granularity),
+                           ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("relu2_quant"), args, 4, outputs, 2, stream);
+}
+
 /* Add y, gated, to the residual x; one gate for all S tokens. residual_gate(x: T[..., S, N]
  * strided, y: T[..., S, N] strided, gate: T[..., N] strided) -> T[..., S, N] */
 static inline ac4k_status ac4k_residual_gate(const DLTensor* x, const DLTensor* y,
@@ -428,6 +472,20 @@ static inline ac4k_status ac4k_silu_and_mul(const DLTensor* x, const DLTensor* o
   const ac4k_arg args[] = {ac4k_tensor_arg(x)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("silu_and_mul"), args, 1, outputs, 1, stream);
+}
+
+/* silu_and_mul with a quantised result: codes and their scales. silu_and_mul_quant(x: T[..., D*2]
+ * row_strided, scale: f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]? = None, *, granularity:
+ * {per_token, per_tensor, group128} = per_token, dtype: Q = f8e4m3) -> Q[..., D], f32[granularity:
+ * ..., 1 | 1 | ..., ceil(D/128)] */
+static inline ac4k_status ac4k_silu_and_mul_quant(const DLTensor* x, const DLTensor* scale,
+                                                  const char* granularity, const char* dtype,
+                                                  const DLTensor* out0, const DLTensor* out1,
+                                                  void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(scale), ac4k_choice_arg(granularity),
+                           ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out0, out1};
+  return ac4k_call(ac4k_find_op("silu_and_mul_quant"), args, 4, outputs, 2, stream);
 }
 
 /* Write keys and values of tokens into the slots of a paged cache. store_kvcache(key: T[K, H, D]

@@ -70,6 +70,19 @@ inline void fused_add_gelu(const TensorView& x, const TensorView& bias, const Te
   check(ac4k_fused_add_gelu(x.get(), bias.get(), approximate, out.get(), stream));
 }
 
+// fused_add_gelu with a quantised result: codes and their scales. fused_add_gelu_quant(x: T[..., D]
+// row_strided, bias: T[D], scale: f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]? = None, *,
+// approximate: {none, tanh} = none, granularity: {per_token, per_tensor, group128} = per_token,
+// dtype: Q = f8e4m3) -> Q[..., D], f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]
+inline void fused_add_gelu_quant(const TensorView& x, const TensorView& bias,
+                                 const std::optional<TensorView>& scale, const TensorView& out0,
+                                 const TensorView& out1, const char* approximate = "none",
+                                 const char* granularity = "per_token",
+                                 const char* dtype = "float8_e4m3fn", void* stream = nullptr) {
+  check(ac4k_fused_add_gelu_quant(x.get(), bias.get(), scale ? scale->get() : nullptr, approximate,
+                                  granularity, dtype, out0.get(), out1.get(), stream));
+}
+
 // Add a residual and divide each row by its root mean square, in one pass. fused_add_rms_norm(x:
 // T[..., N] row_strided, residual: T[..., N] row_strided, weight: T[N]? = None, eps: float = 1e-6,
 // *, cast_first: bool = False) -> T[..., N] row_strided, T[..., N] row_strided
@@ -117,6 +130,19 @@ inline void gather_kvcache(const TensorView& k_cache, const TensorView& v_cache,
 inline void gelu_and_mul(const TensorView& x, const TensorView& out,
                          const char* approximate = "none", void* stream = nullptr) {
   check(ac4k_gelu_and_mul(x.get(), approximate, out.get(), stream));
+}
+
+// gelu_and_mul with a quantised result: codes and their scales. gelu_and_mul_quant(x: T[..., D*2]
+// row_strided, scale: f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]? = None, *, approximate:
+// {none, tanh} = none, granularity: {per_token, per_tensor, group128} = per_token, dtype: Q =
+// f8e4m3) -> Q[..., D], f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]
+inline void gelu_and_mul_quant(const TensorView& x, const std::optional<TensorView>& scale,
+                               const TensorView& out0, const TensorView& out1,
+                               const char* approximate = "none",
+                               const char* granularity = "per_token",
+                               const char* dtype = "float8_e4m3fn", void* stream = nullptr) {
+  check(ac4k_gelu_and_mul_quant(x.get(), scale ? scale->get() : nullptr, approximate, granularity,
+                                dtype, out0.get(), out1.get(), stream));
 }
 
 // Matrix product. gemm(A: T[M, K] strided, B: T[K, N] strided) -> T[M, N]
@@ -264,6 +290,18 @@ inline void relu2(const TensorView& x, const TensorView& out, void* stream = nul
   check(ac4k_relu2(x.get(), out.get(), stream));
 }
 
+// relu2 with a quantised result: codes and their scales. relu2_quant(x: T[..., D] row_strided,
+// scale: f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]? = None, *, granularity: {per_token,
+// per_tensor, group128} = per_token, dtype: Q = f8e4m3) -> Q[..., D], f32[granularity: ..., 1 | 1 |
+// ..., ceil(D/128)]
+inline void relu2_quant(const TensorView& x, const std::optional<TensorView>& scale,
+                        const TensorView& out0, const TensorView& out1,
+                        const char* granularity = "per_token", const char* dtype = "float8_e4m3fn",
+                        void* stream = nullptr) {
+  check(ac4k_relu2_quant(x.get(), scale ? scale->get() : nullptr, granularity, dtype, out0.get(),
+                         out1.get(), stream));
+}
+
 // Add y, gated, to the residual x; one gate for all S tokens. residual_gate(x: T[..., S, N]
 // strided, y: T[..., S, N] strided, gate: T[..., N] strided) -> T[..., S, N]
 inline void residual_gate(const TensorView& x, const TensorView& y, const TensorView& gate,
@@ -324,6 +362,18 @@ inline void rope_3d(const TensorView& q, const TensorView& grid_sizes, const Ten
 // strided) -> T[..., D]
 inline void silu_and_mul(const TensorView& x, const TensorView& out, void* stream = nullptr) {
   check(ac4k_silu_and_mul(x.get(), out.get(), stream));
+}
+
+// silu_and_mul with a quantised result: codes and their scales. silu_and_mul_quant(x: T[..., D*2]
+// row_strided, scale: f32[granularity: ..., 1 | 1 | ..., ceil(D/128)]? = None, *, granularity:
+// {per_token, per_tensor, group128} = per_token, dtype: Q = f8e4m3) -> Q[..., D], f32[granularity:
+// ..., 1 | 1 | ..., ceil(D/128)]
+inline void silu_and_mul_quant(const TensorView& x, const std::optional<TensorView>& scale,
+                               const TensorView& out0, const TensorView& out1,
+                               const char* granularity = "per_token",
+                               const char* dtype = "float8_e4m3fn", void* stream = nullptr) {
+  check(ac4k_silu_and_mul_quant(x.get(), scale ? scale->get() : nullptr, granularity, dtype,
+                                out0.get(), out1.get(), stream));
 }
 
 // Write keys and values of tokens into the slots of a paged cache. store_kvcache(key: T[K, H, D]

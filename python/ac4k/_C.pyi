@@ -52,6 +52,15 @@ def fused_add_gelu(
     approximate: Literal["none", "tanh"] = "none",
     out: Array | None = None,
 ) -> Array: ...
+def fused_add_gelu_quant(
+    x: Array,
+    bias: Array,
+    scale: Array | None = None,
+    approximate: Literal["none", "tanh"] = "none",
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def fused_add_rms_norm(
     x: Array,
     residual: Array,
@@ -86,6 +95,14 @@ def gelu_and_mul(
     approximate: Literal["none", "tanh"] = "none",
     out: Array | None = None,
 ) -> Array: ...
+def gelu_and_mul_quant(
+    x: Array,
+    scale: Array | None = None,
+    approximate: Literal["none", "tanh"] = "none",
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def gemm(A: Array, B: Array, out: Array | None = None) -> Array: ...
 def layer_norm(
     x: Array,
@@ -184,6 +201,13 @@ def quantize_nvfp4(
     out: tuple[Array, Array, Array] | None = None,
 ) -> tuple[Array, Array, Array]: ...
 def relu2(x: Array, out: Array | None = None) -> Array: ...
+def relu2_quant(
+    x: Array,
+    scale: Array | None = None,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def residual_gate(x: Array, y: Array, gate: Array, out: Array | None = None) -> Array: ...
 def rms_norm(
     x: Array,
@@ -221,6 +245,13 @@ def rope_3d(
     out: Any | None = None,
 ) -> Any: ...
 def silu_and_mul(x: Array, out: Array | None = None) -> Array: ...
+def silu_and_mul_quant(
+    x: Array,
+    scale: Array | None = None,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]: ...
 def store_kvcache(
     key: Array,
     value: Array,

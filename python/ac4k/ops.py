@@ -15,10 +15,12 @@ __all__ = [
     "dequantize_nvfp4",
     "element_wise_mul_add",
     "fused_add_gelu",
+    "fused_add_gelu_quant",
     "fused_add_rms_norm",
     "fused_add_rms_norm_quant",
     "gather_kvcache",
     "gelu_and_mul",
+    "gelu_and_mul_quant",
     "gemm",
     "layer_norm",
     "layer_norm_quant",
@@ -32,12 +34,14 @@ __all__ = [
     "quantize_mxfp8",
     "quantize_nvfp4",
     "relu2",
+    "relu2_quant",
     "residual_gate",
     "rms_norm",
     "rms_norm_quant",
     "rope",
     "rope_3d",
     "silu_and_mul",
+    "silu_and_mul_quant",
     "store_kvcache",
     "stream_bytes",
 ]
@@ -260,6 +264,46 @@ def fused_add_gelu(
     return _C.fused_add_gelu(x, bias, approximate, out)
 
 
+def fused_add_gelu_quant(
+    x: Array,
+    bias: Array,
+    scale: Array | None = None,
+    *,
+    approximate: Literal["none", "tanh"] = "none",
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """fused_add_gelu with a quantised result: codes and their scales.
+
+    y = fused_add_gelu(x, bias, approximate=approximate). y is computed in float32 and rounded
+    to x's dtype; then scale = max(max |y| / qmax, 2^-120) over a row or 128 columns of it, qmax
+    448 (e4m3), 57344 (e5m2), 127 (int8), or the scale given (per_tensor needs one); q = y * (1
+    / scale), nearest even, saturating: the codes that the activation and quantize_fp8 or
+    quantize_int8 give one after the other. NaN stays NaN (0 in int8) and does not count for the
+    scale; infinities count as the largest float32.
+
+    x: [..., D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    bias: [D] of float32, float16, bfloat16; contiguous
+    scale: [..., 1] (per_token), [1] (per_tensor), [..., ceil(D/128)] (group128) of float32;
+        contiguous
+    dtype: float8_e4m3fn, float8_e5m2, int8
+    Returns [..., D], dtype.
+    Returns [..., 1] (per_token), [1] (per_tensor), [..., ceil(D/128)] (group128), float32.
+
+    >>> import numpy as np
+    >>> x, bias = np.array([[0, 1]], np.float32), np.ones(2, np.float32)
+    >>> ac4k.fused_add_gelu_quant(x, bias, dtype="int8")[0].tolist()
+    [[55, 127]]
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "fused_add_gelu_quant", (x, bias, scale, approximate, granularity, dtype), out
+        )
+        return traced
+    return _C.fused_add_gelu_quant(x, bias, scale, approximate, granularity, dtype, out)
+
+
 def fused_add_rms_norm(
     x: Array,
     residual: Array,
@@ -410,6 +454,44 @@ def gelu_and_mul(
         traced: Array = _route("gelu_and_mul", (x, approximate), out)
         return traced
     return _C.gelu_and_mul(x, approximate, out)
+
+
+def gelu_and_mul_quant(
+    x: Array,
+    scale: Array | None = None,
+    *,
+    approximate: Literal["none", "tanh"] = "none",
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """gelu_and_mul with a quantised result: codes and their scales.
+
+    y = gelu_and_mul(x, approximate=approximate). y is computed in float32 and rounded to x's
+    dtype; then scale = max(max |y| / qmax, 2^-120) over a row or 128 columns of it, qmax 448
+    (e4m3), 57344 (e5m2), 127 (int8), or the scale given (per_tensor needs one); q = y * (1 /
+    scale), nearest even, saturating: the codes that the activation and quantize_fp8 or
+    quantize_int8 give one after the other. NaN stays NaN (0 in int8) and does not count for the
+    scale; infinities count as the largest float32.
+
+    x: [..., D*2] of float32, float16, bfloat16; any strides, the last dim contiguous
+    scale: [..., 1] (per_token), [1] (per_tensor), [..., ceil(D/128)] (group128) of float32;
+        contiguous
+    dtype: float8_e4m3fn, float8_e5m2, int8
+    Returns [..., D], dtype.
+    Returns [..., 1] (per_token), [1] (per_tensor), [..., ceil(D/128)] (group128), float32.
+
+    >>> import numpy as np
+    >>> x = np.array([[1, 2, 1, 1]], np.float32)
+    >>> ac4k.gelu_and_mul_quant(x, dtype="int8")[0].tolist()
+    [[55, 127]]
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "gelu_and_mul_quant", (x, scale, approximate, granularity, dtype), out
+        )
+        return traced
+    return _C.gelu_and_mul_quant(x, scale, approximate, granularity, dtype, out)
 
 
 def gemm(A: Array, B: Array, *, out: Array | None = None) -> Array:
@@ -899,6 +981,41 @@ def relu2(x: Array, *, out: Array | None = None) -> Array:
     return _C.relu2(x, out)
 
 
+def relu2_quant(
+    x: Array,
+    scale: Array | None = None,
+    *,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """relu2 with a quantised result: codes and their scales.
+
+    y = relu2(x). y is computed in float32 and rounded to x's dtype; then scale = max(max |y| /
+    qmax, 2^-120) over a row or 128 columns of it, qmax 448 (e4m3), 57344 (e5m2), 127 (int8), or
+    the scale given (per_tensor needs one); q = y * (1 / scale), nearest even, saturating: the
+    codes that the activation and quantize_fp8 or quantize_int8 give one after the other. NaN
+    stays NaN (0 in int8) and does not count for the scale; infinities count as the largest
+    float32.
+
+    x: [..., D] of float32, float16, bfloat16; any strides, the last dim contiguous
+    scale: [..., 1] (per_token), [1] (per_tensor), [..., ceil(D/128)] (group128) of float32;
+        contiguous
+    dtype: float8_e4m3fn, float8_e5m2, int8
+    Returns [..., D], dtype.
+    Returns [..., 1] (per_token), [1] (per_tensor), [..., ceil(D/128)] (group128), float32.
+
+    >>> import numpy as np
+    >>> q, scale = ac4k.relu2_quant(np.array([[-3, 1, 2]], np.float32), dtype="int8")
+    >>> q.tolist()
+    [[0, 32, 127]]
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route("relu2_quant", (x, scale, granularity, dtype), out)
+        return traced
+    return _C.relu2_quant(x, scale, granularity, dtype, out)
+
+
 def residual_gate(x: Array, y: Array, gate: Array, *, out: Array | None = None) -> Array:
     """Add y, gated, to the residual x; one gate for all S tokens.
 
@@ -1089,6 +1206,44 @@ def silu_and_mul(x: Array, *, out: Array | None = None) -> Array:
         traced: Array = _route("silu_and_mul", (x,), out)
         return traced
     return _C.silu_and_mul(x, out)
+
+
+def silu_and_mul_quant(
+    x: Array,
+    scale: Array | None = None,
+    *,
+    granularity: Literal["per_token", "per_tensor", "group128"] = "per_token",
+    dtype: Any = "float8_e4m3fn",
+    out: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
+    """silu_and_mul with a quantised result: codes and their scales.
+
+    y = silu_and_mul(x). y is computed in float32 and rounded to x's dtype; then scale = max(max
+    |y| / qmax, 2^-120) over a row or 128 columns of it, qmax 448 (e4m3), 57344 (e5m2), 127
+    (int8), or the scale given (per_tensor needs one); q = y * (1 / scale), nearest even,
+    saturating: the codes that the activation and quantize_fp8 or quantize_int8 give one after
+    the other. NaN stays NaN (0 in int8) and does not count for the scale; infinities count as
+    the largest float32.
+
+    x: [..., D*2] of float32, float16, bfloat16; any strides, the last dim contiguous
+    scale: [..., 1] (per_token), [1] (per_tensor), [..., ceil(D/128)] (group128) of float32;
+        contiguous
+    dtype: float8_e4m3fn, float8_e5m2, int8
+    Returns [..., D], dtype.
+    Returns [..., 1] (per_token), [1] (per_tensor), [..., ceil(D/128)] (group128), float32.
+
+    >>> import numpy as np
+    >>> x = np.array([[1, 2, 1, 1]], np.float32)
+    >>> q, scale = ac4k.silu_and_mul_quant(x, dtype="int8")
+    >>> q.tolist(), scale.round(5).tolist()
+    ([[53, 127]], [[0.013869999907910824]])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array] = _route(
+            "silu_and_mul_quant", (x, scale, granularity, dtype), out
+        )
+        return traced
+    return _C.silu_and_mul_quant(x, scale, granularity, dtype, out)
 
 
 def store_kvcache(

@@ -176,6 +176,91 @@ def rope_3d(
     return _rotated(q, k, angles, "interleaved", inside)
 
 
+def _quantised_activation(
+    y: Float64, scale: Float64 | None, granularity: str, dtype: Any
+) -> tuple[Reference, Reference]:
+    """Codes of y and their scales. y is rounded to a dtype that cannot be seen here, so both are
+    known to an eps of bfloat16; that they are those of the two ops is for tests to show."""
+    eps = 2.0**-7
+    name = getattr(dtype, "__name__", str(dtype))
+    largest, step, smallest = (
+        (448.0, 2.0**-4, 2.0**-10)
+        if "e4m3" in name
+        else (57344.0, 2.0**-3, 2.0**-17)
+        if "e5m2" in name
+        else (127.0, 0.0, 0.5)
+    )
+    width = 128 if granularity == "group128" else y.shape[-1]
+    groups = 1 if granularity != "group128" else -(-y.shape[-1] // 128)
+    shape = (*y.shape[:-1], groups)
+    if scale is None:
+        magnitude = np.minimum(np.abs(y), np.finfo(np.float32).max)
+        parts = [magnitude[..., i * width : (i + 1) * width] for i in range(groups)]
+        amax = [np.fmax.reduce(part, axis=-1, initial=0.0) for part in parts]
+        found = np.stack(amax, axis=-1) if groups else np.zeros(shape)
+        scales = np.maximum(found / largest, 2.0**-120)
+    else:
+        scales = np.asarray(scale)
+    inverse = (1 / scales.astype(np.float32)).astype(np.float64)
+    spread = np.repeat(np.broadcast_to(inverse, shape), max(width, 1), axis=-1)
+    v = y * spread[..., : y.shape[-1]]
+    if "int8" in name:
+        codes = np.clip(np.nan_to_num(v, nan=0.0, posinf=127, neginf=-128), -128, 127)
+    else:
+        codes = np.clip(v, -largest, largest)
+    # Half a step of float16's denormals on top.
+    rounding = 2.0**-25
+    allowed = np.abs(codes) * (step + 2 * eps) + smallest
+    allowed += rounding * np.abs(np.nan_to_num(spread[..., : y.shape[-1]]))
+    error = 0.0 if scale is not None else eps * scales + rounding / largest
+    return Reference(codes, absolute=allowed), Reference(scales, absolute=error)
+
+
+def silu_and_mul_quant(
+    x: Float64,
+    scale: Float64 | None = None,
+    *,
+    granularity: str = "per_token",
+    dtype: Any = "float8_e4m3fn",
+) -> References:
+    return _quantised_activation(silu_and_mul(x).result, scale, granularity, dtype)
+
+
+def gelu_and_mul_quant(
+    x: Float64,
+    scale: Float64 | None = None,
+    *,
+    approximate: str = "none",
+    granularity: str = "per_token",
+    dtype: Any = "float8_e4m3fn",
+) -> References:
+    y = gelu_and_mul(x, approximate=approximate).result
+    return _quantised_activation(y, scale, granularity, dtype)
+
+
+def relu2_quant(
+    x: Float64,
+    scale: Float64 | None = None,
+    *,
+    granularity: str = "per_token",
+    dtype: Any = "float8_e4m3fn",
+) -> References:
+    return _quantised_activation(relu2(x).result, scale, granularity, dtype)
+
+
+def fused_add_gelu_quant(
+    x: Float64,
+    bias: Float64,
+    scale: Float64 | None = None,
+    *,
+    approximate: str = "none",
+    granularity: str = "per_token",
+    dtype: Any = "float8_e4m3fn",
+) -> References:
+    y = fused_add_gelu(x, bias, approximate=approximate).result
+    return _quantised_activation(y, scale, granularity, dtype)
+
+
 def _slot_places(cache: Float64, slots: Any, layout: str) -> tuple[Any, Any, Any]:
     """Which tokens have a slot in the cache, and the block and place of each of those."""
     size = cache.shape[1 if layout == "NHD" else 2]
@@ -463,12 +548,15 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "gemm": gemm,
     "element_wise_mul_add": element_wise_mul_add,
     "fused_add_gelu": fused_add_gelu,
+    "fused_add_gelu_quant": fused_add_gelu_quant,
     "gather_kvcache": gather_kvcache,
     "gelu_and_mul": gelu_and_mul,
+    "gelu_and_mul_quant": gelu_and_mul_quant,
     "mrope": mrope,
     "qk_norm_rope": qk_norm_rope,
     "qk_norm_rope_3d": qk_norm_rope_3d,
     "relu2": relu2,
+    "relu2_quant": relu2_quant,
     "residual_gate": residual_gate,
     "rope": rope,
     "rope_3d": rope_3d,
@@ -478,6 +566,7 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "layer_norm": layer_norm,
     "layer_norm_quant": layer_norm_quant,
     "qk_norm": qk_norm,
+    "silu_and_mul_quant": silu_and_mul_quant,
     "rms_norm": rms_norm,
     "rms_norm_quant": rms_norm_quant,
     "store_kvcache": store_kvcache,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..case import Case, Shape, last_dim
 from ..inputs import Sizes
@@ -53,7 +54,62 @@ def _residual_gate(x: Tensor, y: Tensor, gate: Tensor) -> Tensor:
     return x + gate.unsqueeze(-2) * y
 
 
+def _quantised(
+    y: Tensor, granularity: str = "per_token", dtype: str = "float8_e4m3fn"
+) -> tuple[Tensor, Tensor]:
+    import torch
+
+    parts = y.unflatten(-1, (-1, 128)) if granularity == "group128" else y
+    largest = 127.0 if dtype == "int8" else 448.0
+    scale = (parts.abs().amax(-1, keepdim=True).float() / largest).clamp_min(2.0**-120)
+    q = (parts.float() / scale).clamp(-largest, largest)
+    codes = q.round() if dtype == "int8" else q
+    return codes.to(getattr(torch, dtype)).reshape(y.shape), scale.reshape(*y.shape[:-1], -1)
+
+
+def _silu_and_mul_quant(x: Tensor, **options: str) -> tuple[Tensor, Tensor]:
+    return _quantised(_silu_and_mul(x), **options)
+
+
+def _gelu_and_mul_quant(x: Tensor, **options: str) -> tuple[Tensor, Tensor]:
+    return _quantised(_gelu_and_mul(x), **options)
+
+
+def _relu2_quant(x: Tensor, **options: str) -> tuple[Tensor, Tensor]:
+    return _quantised(_relu2(x), **options)
+
+
+def _add_gelu_quant(x: Tensor, bias: Tensor, **options: str) -> tuple[Tensor, Tensor]:
+    import torch
+
+    return _quantised(torch.nn.functional.gelu(x + bias), **options)
+
+
+_QUANT_VARIANTS = (
+    {"granularity": "per_token", "dtype": "float8_e4m3fn"},
+    {"granularity": "group128", "dtype": "float8_e4m3fn"},
+    {"granularity": "per_token", "dtype": "int8"},
+)
+
+
+def _quant_case(op: str, torch_fn: Callable[..., Any]) -> Case:
+    return Case(
+        op=op,
+        shapes=_SHAPES,
+        cpu_shapes=_CPU_SHAPES,
+        quick_shapes=_QUICK_SHAPES,
+        dtypes=("f32", "bf16"),
+        sizes=_half_of_last_dim,
+        variants=_QUANT_VARIANTS,
+        torch_fn=torch_fn,
+    )
+
+
 CASES = (
+    _quant_case("silu_and_mul_quant", _silu_and_mul_quant),
+    _quant_case("gelu_and_mul_quant", _gelu_and_mul_quant),
+    _quant_case("relu2_quant", _relu2_quant),
+    _quant_case("fused_add_gelu_quant", _add_gelu_quant),
     Case(
         op="silu_and_mul",
         shapes=_SHAPES,

@@ -1,0 +1,39 @@
+// What the host hands to the kernels of activations with a quantised result.
+#pragma once
+
+#include "fast_divisor.h"
+#include "rows.h"
+
+namespace ac4k {
+
+// One-byte formats, in the order of cpu::CodeFormat.
+enum QuantFormat : int { kFormatE4M3, kFormatE5M2, kFormatInt8 };
+// Which numbers share a scale, in the order of the ops' parameter.
+enum QuantScales : int { kScalePerToken, kScalePerTensor, kScaleGroup128 };
+
+struct ActivationQuantParams {
+  const void* x;
+  const void* bias;  // add_gelu only
+  unsigned char* codes;
+  float* scale;
+  const float* given;  // null: scales are found
+  RowOffsets rows;     // of x
+  long long num_rows;
+  long long num_columns;  // of the codes
+  FastDivisor column_tiles;
+  unsigned groups;  // scales of a row, for the kernel of any alignment
+  int format;
+  int scales;
+};
+
+inline constexpr int kActivationQuantThreads = 256;
+inline constexpr int kActivationQuantMaxThreads = 1024;
+// Of long rows, four units a thread: float has twice the registers to hold.
+constexpr int activation_quant_long_threads(int element_bytes) {
+  return element_bytes == 4 ? 512 : 1024;
+}
+inline constexpr int kActivationQuantRows = 2;  // rows a thread of a tile handles
+inline constexpr int kActivationQuantUnit = 8;  // neighbours a thread handles at once
+inline constexpr int kActivationGroup = 128;
+
+}  // namespace ac4k
