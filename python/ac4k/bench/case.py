@@ -48,6 +48,7 @@ class Case:
     # PyTorch's way: takes the op's arguments, works in any dtype. Eager peer, Inductor's input and
     # (on float64 inputs) the reference of large sizes.
     torch_fn: Callable[..., Any] | None = None
+    torch_is_reference: bool = True  # False: it rounds elsewhere than the op does
     torch_name: str = "eager"  # what that peer is on a GPU, e.g. "cuBLAS"
     # The size of what rounding errors are relative to, from the op's arguments (or a tuple, one for
     # each output); |result| when not given.
