@@ -139,7 +139,7 @@ def test_the_op_page_has_every_op() -> None:
 def test_the_readme_has_every_op_and_architecture() -> None:
     text = README.read_text()
     for op in ac4k.op_table():
-        assert f"| `{op['name']}(" in text
+        assert f"`{op['name']}`" in text, op["name"]
     table = (ROOT / "src/cuda/architectures.def").read_text()
     for name, state in re.findall(r'^AC4K_CUDA_ARCH\((\w+), .*?"(.*?)"\)', table, re.MULTILINE):
         assert re.search(rf"^\| CUDA \| {name} .*\| {state}", text, re.MULTILINE), name
