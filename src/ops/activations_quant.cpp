@@ -126,9 +126,9 @@ class Launcher {
     const bool few = args_.num_rows <= kFewRows && units <= kActivationQuantMaxThreads;
     const int64_t each = few ? 1 : units <= 2 * kActivationQuantThreads ? 2 : 4;
     const int64_t width = ceil_div(ceil_div(units, each), kWarp) * kWarp;
-    if (each == 4 && width > activation_quant_long_threads(static_cast<int>(size_of(args_.type)))) {
-      return any();
-    }
+    const int64_t most =
+        args_.type == DType::f32 ? kActivationQuantLongThreadsF32 : kActivationQuantLongThreads;
+    if (each == 4 && width > most) return any();
     cuda::Kernel* kernels = each == 1   ? kernels_.rows_1
                             : each == 2 ? kernels_.rows_2
                                         : kernels_.rows_4;

@@ -258,15 +258,16 @@ __device__ __forceinline__ void activation_quant_any(const ActivationQuantParams
     ac4k::__VA_ARGS__(params);                                      \
   }
 // The kernels of one source: AC4K_ACTIVATION_QUANT(name, float, f32, GatedSource<...>).
-#define AC4K_ACTIVATION_QUANT(name, T, suffix, ...)                                      \
-  AC4K_ACTIVATION_QUANT_KERNEL(name##_rows_1_##suffix, ac4k::kActivationQuantMaxThreads, \
-                               activation_quant_rows<T, __VA_ARGS__, 1>)                 \
-  AC4K_ACTIVATION_QUANT_KERNEL(name##_rows_2_##suffix, ac4k::kActivationQuantThreads,    \
-                               activation_quant_rows<T, __VA_ARGS__, 2>)                 \
-  AC4K_ACTIVATION_QUANT_KERNEL(name##_rows_4_##suffix,                                   \
-                               ac4k::activation_quant_long_threads(sizeof(T)),           \
-                               activation_quant_rows<T, __VA_ARGS__, 4>)                 \
-  AC4K_ACTIVATION_QUANT_KERNEL(name##_tiles_##suffix, ac4k::kActivationQuantThreads,     \
-                               activation_quant_tiles<T, __VA_ARGS__>)                   \
-  AC4K_ACTIVATION_QUANT_KERNEL(name##_any_##suffix, ac4k::kActivationQuantThreads,       \
+#define AC4K_ACTIVATION_QUANT(name, T, suffix, ...)                                              \
+  AC4K_ACTIVATION_QUANT_KERNEL(name##_rows_1_##suffix, ac4k::kActivationQuantMaxThreads,         \
+                               activation_quant_rows<T, __VA_ARGS__, 1>)                         \
+  AC4K_ACTIVATION_QUANT_KERNEL(name##_rows_2_##suffix, ac4k::kActivationQuantThreads,            \
+                               activation_quant_rows<T, __VA_ARGS__, 2>)                         \
+  AC4K_ACTIVATION_QUANT_KERNEL(                                                                  \
+      name##_rows_4_##suffix,                                                                    \
+      sizeof(T) == 4 ? ac4k::kActivationQuantLongThreadsF32 : ac4k::kActivationQuantLongThreads, \
+      activation_quant_rows<T, __VA_ARGS__, 4>)                                                  \
+  AC4K_ACTIVATION_QUANT_KERNEL(name##_tiles_##suffix, ac4k::kActivationQuantThreads,             \
+                               activation_quant_tiles<T, __VA_ARGS__>)                           \
+  AC4K_ACTIVATION_QUANT_KERNEL(name##_any_##suffix, ac4k::kActivationQuantThreads,               \
                                activation_quant_any<T, __VA_ARGS__>)

@@ -29,9 +29,8 @@ struct ActivationQuantParams {
 inline constexpr int kActivationQuantThreads = 256;
 inline constexpr int kActivationQuantMaxThreads = 1024;
 // Of long rows, four units a thread: float has twice the registers to hold.
-constexpr int activation_quant_long_threads(int element_bytes) {
-  return element_bytes == 4 ? 512 : 1024;
-}
+inline constexpr int kActivationQuantLongThreads = 1024;
+inline constexpr int kActivationQuantLongThreadsF32 = 512;
 inline constexpr int kActivationQuantRows = 2;  // rows a thread of a tile handles
 inline constexpr int kActivationQuantUnit = 8;  // neighbours a thread handles at once
 inline constexpr int kActivationGroup = 128;
