@@ -9,23 +9,6 @@
 
 namespace ac4k {
 
-template <typename Format>
-struct FormatTag {
-  using type = Format;
-};
-
-// Calls body with the tag of a format: one branch for the whole grid.
-template <typename Body>
-__device__ __forceinline__ void with_format(OutputFormat format, const Body& body) {
-  if (format == OutputFormat::e4m3) {
-    body(FormatTag<E4M3>{});
-  } else if (format == OutputFormat::e5m2) {
-    body(FormatTag<E5M2>{});
-  } else {
-    body(FormatTag<Int8>{});
-  }
-}
-
 __device__ __forceinline__ float scale_for(OutputFormat format, float amax) {
   return format == OutputFormat::e4m3   ? scale_of<E4M3::kMax>(amax, false)
          : format == OutputFormat::e5m2 ? scale_of<E5M2::kMax>(amax, false)
@@ -42,20 +25,28 @@ __device__ __forceinline__ float amax_of(const Vector<T>& vector) {
   return largest;
 }
 
+// Four codes; the format is the same for the whole grid.
+__device__ __forceinline__ uint32_t encode4(OutputFormat format, float a, float b, float c,
+                                            float d) {
+  return format == OutputFormat::e4m3   ? E4M3::encode4(a, b, c, d)
+         : format == OutputFormat::e5m2 ? E5M2::encode4(a, b, c, d)
+                                        : Int8::encode4(a, b, c, d);
+}
+
 // The codes of a vector, 8 bytes or (of float) 4.
-template <typename Format, typename T>
-__device__ __forceinline__ void store_codes(unsigned char* to, const Vector<T>& vector,
-                                            float inverse) {
+template <typename T>
+__device__ __forceinline__ void store_codes(OutputFormat format, unsigned char* to,
+                                            const Vector<T>& vector, float inverse) {
   constexpr int kSize = Vector<T>::kSize;
   float v[kSize];
   widen(vector, v);
 #pragma unroll
   for (int j = 0; j < kSize; ++j) v[j] = __fmul_rn(v[j], inverse);
-  const uint32_t low = Format::encode4(v[0], v[1], v[2], v[3]);
+  const uint32_t low = encode4(format, v[0], v[1], v[2], v[3]);
   if constexpr (kSize == 4) {
     *reinterpret_cast<uint32_t*>(to) = low;
   } else {
-    *reinterpret_cast<uint2*>(to) = uint2{low, Format::encode4(v[4], v[5], v[6], v[7])};
+    *reinterpret_cast<uint2*>(to) = uint2{low, encode4(format, v[4], v[5], v[6], v[7])};
   }
 }
 
@@ -99,6 +90,14 @@ __device__ __forceinline__ void row_inverses(const Params& params, const NormPar
   }
 }
 
+// Blocks an SM should hold, as registers allow: with a pivot, a bias and codes besides, up to 80 of
+// them.
+template <NormKind kKind>
+__device__ constexpr int norm_quant_blocks(const RowVariant& variant) {
+  const int blocks = norm_blocks<NormKind::layer, NormParams>(variant);
+  return kKind == NormKind::layer && !variant.whole_block ? blocks * 3 / 4 : blocks;
+}
+
 // As norm_rows (norm.cuh), with codes and scales as results. The lanes of a group of 128 columns
 // are neighbours: 16 of them, 32 of float, or all of a shorter row. Shared memory: up to 512 bytes.
 // Roofline: HBM, 2 bytes read to 1 written for 16-bit types (4 to 3 with a residual).
@@ -138,10 +137,7 @@ __device__ __forceinline__ void norm_quant_rows(const Params& params) {
         inverse = inverse_of(scale[0]);
         if (writes && index % kLanes == 0) params.scales[place] = scale[0];
       }
-      if (!writes) continue;
-      with_format(params.format, [&](auto tag) {
-        store_codes<typename decltype(tag)::type>(codes + index * kSize, y[r].vectors[i], inverse);
-      });
+      if (writes) store_codes(params.format, codes + index * kSize, y[r].vectors[i], inverse);
     }
   }
 }
@@ -214,9 +210,7 @@ __device__ __forceinline__ void norm_quant_loop(const Params& params) {
     const float inverse = inverse_of(scale[0]);
 #pragma unroll
     for (int j = 0; j < kLaneColumns; ++j) y[j] = __fmul_rn(y[j], inverse);
-    uint32_t packed = 0;
-    with_format(params.format,
-                [&](auto tag) { packed = decltype(tag)::type::encode4(y[0], y[1], y[2], y[3]); });
+    const uint32_t packed = encode4(params.format, y[0], y[1], y[2], y[3]);
 #pragma unroll
     for (int j = 0; j < kLaneColumns; ++j) {
       if (first + j < part.num_columns) {
@@ -229,25 +223,24 @@ __device__ __forceinline__ void norm_quant_loop(const Params& params) {
 }  // namespace ac4k
 
 // Entry points as in norm.cuh.
-#define AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, i)            \
-  extern "C" __global__ void                                                       \
-      __launch_bounds__(ac4k::kRowVariants[i].max_threads,                         \
-                        (ac4k::norm_blocks<ac4k::NormKind::layer, ac4k::Norm>(     \
-                            ac4k::kRowVariants[i])))                               \
-      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {         \
-    ac4k::norm_quant_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params); \
+#define AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, i)                             \
+  extern "C" __global__ void                                                                  \
+      __launch_bounds__(ac4k::kRowVariants[i].max_threads,                                    \
+                        ac4k::norm_quant_blocks<ac4k::NormKind::kind>(ac4k::kRowVariants[i])) \
+      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {                    \
+    ac4k::norm_quant_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params);            \
   }
 #define AC4K_NORM_QUANT_LOOP(name, variant, kind, T, suffix, Params, bytes)                        \
   extern "C" __global__ void __launch_bounds__(ac4k::kRowLoopThreads) name##_##variant##_##suffix( \
       const __grid_constant__ ac4k::Params params) {                                               \
     ac4k::norm_quant_loop<ac4k::NormKind::kind, T, bytes>(params);                                 \
   }
-#define AC4K_NORM_QUANT(name, kind, T, suffix, Params, Norm)      \
-  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 0) \
-  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 1) \
-  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 2) \
-  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 3) \
-  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 4) \
-  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, Norm, 5) \
-  AC4K_NORM_QUANT_LOOP(name, loop, kind, T, suffix, Params, 16)   \
+#define AC4K_NORM_QUANT(name, kind, T, suffix, Params)          \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, 0)     \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, 1)     \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, 2)     \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, 3)     \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, 4)     \
+  AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, 5)     \
+  AC4K_NORM_QUANT_LOOP(name, loop, kind, T, suffix, Params, 16) \
   AC4K_NORM_QUANT_LOOP(name, any, kind, T, suffix, Params, sizeof(T))

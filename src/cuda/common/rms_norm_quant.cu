@@ -1,6 +1,6 @@
 // rms_norm with a quantised result.
 #include "common/norm_quant.cuh"
 
-AC4K_NORM_QUANT(rms_norm_quant, rms, float, f32, PlainNormQuantParams, NormParams)
-AC4K_NORM_QUANT(rms_norm_quant, rms, __half, f16, PlainNormQuantParams, NormParams)
-AC4K_NORM_QUANT(rms_norm_quant, rms, __nv_bfloat16, bf16, PlainNormQuantParams, NormParams)
+AC4K_NORM_QUANT(rms_norm_quant, rms, float, f32, PlainNormQuantParams)
+AC4K_NORM_QUANT(rms_norm_quant, rms, __half, f16, PlainNormQuantParams)
+AC4K_NORM_QUANT(rms_norm_quant, rms, __nv_bfloat16, bf16, PlainNormQuantParams)
