@@ -466,6 +466,27 @@ static inline ac4k_status ac4k_rope_3d(const DLTensor* q, const DLTensor* grid_s
   return ac4k_call(ac4k_find_op("rope_3d"), args, 7, outputs, 2, stream);
 }
 
+/* Rotary position embedding of q and k, and k and v stored into a paged cache.
+ * rope_store_kvcache(q: T[N, H, D] row_strided, k: T[N, G, D] row_strided, v: T[N, G, D]
+ * row_strided, positions: I[N], cos_sin: f32[P, R], k_cache: C[layout: B, S, G, D | B, G, S, D]
+ * row_strided mutable, v_cache: C[layout: B, S, G, D | B, G, S, D] row_strided mutable,
+ * slot_mapping: J[n], k_scale: f32[M]? = None, v_scale: f32[W]? = None, *, style: {neox,
+ * interleaved} = neox, layout: {NHD, HND} = NHD) -> T[N, H, D] row_strided */
+static inline ac4k_status ac4k_rope_store_kvcache(
+    const DLTensor* q, const DLTensor* k, const DLTensor* v, const DLTensor* positions,
+    const DLTensor* cos_sin, const DLTensor* k_cache, const DLTensor* v_cache,
+    const DLTensor* slot_mapping, const DLTensor* k_scale, const DLTensor* v_scale,
+    const char* style, const char* layout, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q),       ac4k_tensor_arg(k),
+                           ac4k_tensor_arg(v),       ac4k_tensor_arg(positions),
+                           ac4k_tensor_arg(cos_sin), ac4k_tensor_arg(k_cache),
+                           ac4k_tensor_arg(v_cache), ac4k_tensor_arg(slot_mapping),
+                           ac4k_tensor_arg(k_scale), ac4k_tensor_arg(v_scale),
+                           ac4k_choice_arg(style),   ac4k_choice_arg(layout)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("rope_store_kvcache"), args, 12, outputs, 1, stream);
+}
+
 /* SiLU of the first half of the last dim, times the second half. silu_and_mul(x: T[..., D*2]
  * strided) -> T[..., D] */
 static inline ac4k_status ac4k_silu_and_mul(const DLTensor* x, const DLTensor* out, void* stream) {

@@ -358,6 +358,26 @@ inline void rope_3d(const TensorView& q, const TensorView& grid_sizes, const Ten
                      width_pairs, precision, out0.get(), out1 ? out1->get() : nullptr, stream));
 }
 
+// Rotary position embedding of q and k, and k and v stored into a paged cache.
+// rope_store_kvcache(q: T[N, H, D] row_strided, k: T[N, G, D] row_strided, v: T[N, G, D]
+// row_strided, positions: I[N], cos_sin: f32[P, R], k_cache: C[layout: B, S, G, D | B, G, S, D]
+// row_strided mutable, v_cache: C[layout: B, S, G, D | B, G, S, D] row_strided mutable,
+// slot_mapping: J[n], k_scale: f32[M]? = None, v_scale: f32[W]? = None, *, style: {neox,
+// interleaved} = neox, layout: {NHD, HND} = NHD) -> T[N, H, D] row_strided
+inline void rope_store_kvcache(const TensorView& q, const TensorView& k, const TensorView& v,
+                               const TensorView& positions, const TensorView& cos_sin,
+                               const TensorView& k_cache, const TensorView& v_cache,
+                               const TensorView& slot_mapping,
+                               const std::optional<TensorView>& k_scale,
+                               const std::optional<TensorView>& v_scale, const TensorView& out,
+                               const char* style = "neox", const char* layout = "NHD",
+                               void* stream = nullptr) {
+  check(ac4k_rope_store_kvcache(
+      q.get(), k.get(), v.get(), positions.get(), cos_sin.get(), k_cache.get(), v_cache.get(),
+      slot_mapping.get(), k_scale ? k_scale->get() : nullptr, v_scale ? v_scale->get() : nullptr,
+      style, layout, out.get(), stream));
+}
+
 // SiLU of the first half of the last dim, times the second half. silu_and_mul(x: T[..., D*2]
 // strided) -> T[..., D]
 inline void silu_and_mul(const TensorView& x, const TensorView& out, void* stream = nullptr) {

@@ -244,6 +244,21 @@ def rope_3d(
     precision: Literal["exact", "fast"] = "exact",
     out: Any | None = None,
 ) -> Any: ...
+def rope_store_kvcache(
+    q: Array,
+    k: Array,
+    v: Array,
+    positions: Array,
+    cos_sin: Array,
+    k_cache: Array,
+    v_cache: Array,
+    slot_mapping: Array,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    style: Literal["neox", "interleaved"] = "neox",
+    layout: Literal["NHD", "HND"] = "NHD",
+    out: Array | None = None,
+) -> Array: ...
 def silu_and_mul(x: Array, out: Array | None = None) -> Array: ...
 def silu_and_mul_quant(
     x: Array,

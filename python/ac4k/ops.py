@@ -40,6 +40,7 @@ __all__ = [
     "rms_norm_quant",
     "rope",
     "rope_3d",
+    "rope_store_kvcache",
     "silu_and_mul",
     "silu_and_mul_quant",
     "store_kvcache",
@@ -1186,6 +1187,89 @@ def rope_3d(
         )
         return traced
     return _C.rope_3d(q, grid_sizes, table, k, height_pairs, width_pairs, precision, out)
+
+
+def rope_store_kvcache(
+    q: Array,
+    k: Array,
+    v: Array,
+    positions: Array,
+    cos_sin: Array,
+    k_cache: Array,
+    v_cache: Array,
+    slot_mapping: Array,
+    k_scale: Array | None = None,
+    v_scale: Array | None = None,
+    *,
+    style: Literal["neox", "interleaved"] = "neox",
+    layout: Literal["NHD", "HND"] = "NHD",
+    out: Array | None = None,
+) -> Array:
+    """Rotary position embedding of q and k, and k and v stored into a paged cache.
+
+    q is rotated as by rope and returned; k is rotated as by rope, rounded to T and stored, with
+    v, as by store_kvcache, all in one pass. k and v stay as they are. Tokens without a slot (a
+    negative one, one past the cache, none in slot_mapping) are not stored.
+
+    q: [N, H, D] of bfloat16, float16, float32; any strides, the last dim contiguous
+    k: [N, G, D] of bfloat16, float16, float32; any strides, the last dim contiguous
+    v: [N, G, D] of bfloat16, float16, float32; any strides, the last dim contiguous
+    positions: [N] of int32, int64; contiguous
+    cos_sin: [P, R] of float32; contiguous
+    k_cache: [B, S, G, D] (NHD), [B, G, S, D] (HND) of bfloat16, float16, float32,
+        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous; written into
+    v_cache: [B, S, G, D] (NHD), [B, G, S, D] (HND) of bfloat16, float16, float32,
+        float8_e4m3fn, float8_e5m2; any strides, the last dim contiguous; written into
+    slot_mapping: [n] of int64, int32; contiguous
+    k_scale: [M] of float32; contiguous
+    v_scale: [W] of float32; contiguous
+    Returns [N, H, D], same dtype.
+
+    >>> import numpy as np
+    >>> q = np.array([[[1, 0]]], np.float32)
+    >>> quarter_turns = np.array([[1, 0], [0, 1]], np.float32)
+    >>> k_cache, v_cache = caches = np.zeros((2, 1, 2, 1, 2), np.float32)
+    >>> one = np.array([1])
+    >>> ac4k.rope_store_kvcache(q, q, q, one, quarter_turns, *caches, one).tolist()
+    [[[0.0, 1.0]]]
+    >>> k_cache.tolist()
+    [[[[0.0, 0.0]], [[0.0, 1.0]]]]
+    """
+    if _is_tracing():
+        traced: Array = _route(
+            "rope_store_kvcache",
+            (
+                q,
+                k,
+                v,
+                positions,
+                cos_sin,
+                k_cache,
+                v_cache,
+                slot_mapping,
+                k_scale,
+                v_scale,
+                style,
+                layout,
+            ),
+            out,
+        )
+        return traced
+    return _C.rope_store_kvcache(
+        q,
+        k,
+        v,
+        positions,
+        cos_sin,
+        k_cache,
+        v_cache,
+        slot_mapping,
+        k_scale,
+        v_scale,
+        style,
+        layout,
+        out,
+    )
 
 
 def silu_and_mul(x: Array, *, out: Array | None = None) -> Array:

@@ -456,6 +456,34 @@ def qk_norm(
     return norm(q, q_weight), norm(k, k_weight)
 
 
+def rope_store_kvcache(
+    q: Float64,
+    k: Float64,
+    v: Float64,
+    positions: NDArray[Any],
+    cos_sin: Float64,
+    k_cache: Float64,
+    v_cache: Float64,
+    slot_mapping: NDArray[Any],
+    k_scale: Float64 | None = None,
+    v_scale: Float64 | None = None,
+    *,
+    style: str = "neox",
+    layout: str = "NHD",
+) -> References:
+    query, key = _rotated(q, k, table_angles(positions, cos_sin), style)
+    assert key is not None
+    scales = (k_scale, v_scale)
+    stored = store_kvcache(key.result, v, k_cache, v_cache, slot_mapping, *scales, layout=layout)
+    # Rounded before it is encoded, and rotated in float32: a step of the cache's dtype more.
+    there, block, place = _slot_places(k_cache, slot_mapping, layout)
+    at = (block, place) if layout == "NHD" else (block, slice(None), place)
+    inverse = np.ones(1) if k_scale is None else 1 / k_scale
+    assert isinstance(stored[0].absolute, np.ndarray)
+    stored[0].absolute[at] += (np.asarray(key.magnitude)[there] * np.abs(inverse)[:, None]) / 8
+    return query, *stored
+
+
 def _rotated_norm(
     x: Float64,
     weight: Float64,
@@ -560,6 +588,7 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "residual_gate": residual_gate,
     "rope": rope,
     "rope_3d": rope_3d,
+    "rope_store_kvcache": rope_store_kvcache,
     "silu_and_mul": silu_and_mul,
     "fused_add_rms_norm": fused_add_rms_norm,
     "fused_add_rms_norm_quant": fused_add_rms_norm_quant,

@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <new>
 
 #include "cpu/element.hpp"
+#include "cpu/kvcache.hpp"
 #include "cpu/threads.hpp"
 
 namespace ac4k::cpu {
 namespace {
 
+constexpr int64_t kCacheLine = 64;
 constexpr int64_t kBlock = 256;  // pairs whose angles are gathered at a time
 constexpr double kElementsPerThread = 16 * 1024;
 
@@ -67,7 +71,7 @@ void normalise(const RopeArgs& args, Element element, TokenHeads* tensors) {
   }
 }
 
-// Calls body(token, heads of each tensor) for every token.
+// Calls body(thread, token, heads of each tensor) for every token.
 template <class Body>
 void for_each_token(const RopeArgs& args, Element element, const Body& body) {
   const int64_t size = size_of(args.type);
@@ -96,7 +100,7 @@ void for_each_token(const RopeArgs& args, Element element, const Body& body) {
                       args.tensors[i].out_head_stride, args.tensors[i].num_heads};
       }
       if (args.norm != nullptr) normalise(args, element, tensors);
-      body(token, tensors);
+      body(thread, token, tensors);
     }
   });
 }
@@ -187,7 +191,7 @@ Angles<Scalar> angles_of(const Rope3dAngles& angles, const GridPosition& grid, i
 template <class Scalar, class Table, class Kernel>
 void rotate_grid(const RopeArgs& args, Element element, const Rope3dAngles& angles, Kernel kernel) {
   const int64_t num_pairs = args.head_dim / 2, size = size_of(args.type);
-  for_each_token(args, element, [&](int64_t token, const TokenHeads* heads) {
+  for_each_token(args, element, [&](int, int64_t token, const TokenHeads* heads) {
     const GridPosition grid = grid_position(angles, token);
     if (!grid.inside) return pass_through(args, heads, 0);
     Buffer<Scalar> buffer;
@@ -203,30 +207,76 @@ void rotate_grid(const RopeArgs& args, Element element, const Rope3dAngles& angl
   });
 }
 
+// All heads of one token.
+void rotate_token(const RopeArgs& args, Element element, const RopeAngles& angles, int64_t token,
+                  const TokenHeads* heads) {
+  const RopeKernels& kernels = *cpu::kernels().rope;
+  const int64_t half = angles.rotary_dim / 2, size = size_of(args.type);
+  pass_through(args, heads, angles.rotary_dim);
+  Buffer<float> buffer;
+  for (int64_t first = 0; first < half; first += kBlock) {
+    const int64_t count = std::min(kBlock, half - first);
+    const auto run = angles_of(angles, args.num_tokens, token, first, count, buffer);
+    for (int i = 0; i < args.num_tensors; ++i) {
+      const TokenHeads& part = heads[i];
+      const int64_t offset = (angles.neox ? first : 2 * first) * size;
+      if (angles.neox) {
+        kernels.halves[element](part.in + offset, part.in_stride, part.out + offset,
+                                part.out_stride, part.count, half, run.cos, run.sin, count);
+      } else {
+        kernels.neighbours[element](part.in + offset, part.in_stride, part.out + offset,
+                                    part.out_stride, part.count, run.cos, run.sin, count);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Status rope(const RopeArgs& args, const RopeAngles& angles) {
   Element element = kF32;
   AC4K_TRY(find_element("rope", args.type, &element));
-  const RopeKernels& kernels = *cpu::kernels().rope;
-  const int64_t half = angles.rotary_dim / 2, size = size_of(args.type);
-  for_each_token(args, element, [&](int64_t token, const TokenHeads* heads) {
-    pass_through(args, heads, angles.rotary_dim);
-    Buffer<float> buffer;
-    for (int64_t first = 0; first < half; first += kBlock) {
-      const int64_t count = std::min(kBlock, half - first);
-      const auto run = angles_of(angles, args.num_tokens, token, first, count, buffer);
-      for (int i = 0; i < args.num_tensors; ++i) {
-        const TokenHeads& part = heads[i];
-        const int64_t offset = (angles.neox ? first : 2 * first) * size;
-        if (angles.neox) {
-          kernels.halves[element](part.in + offset, part.in_stride, part.out + offset,
-                                  part.out_stride, part.count, half, run.cos, run.sin, count);
-        } else {
-          kernels.neighbours[element](part.in + offset, part.in_stride, part.out + offset,
-                                      part.out_stride, part.count, run.cos, run.sin, count);
-        }
+  for_each_token(args, element, [&](int, int64_t token, const TokenHeads* heads) {
+    rotate_token(args, element, angles, token, heads);
+  });
+  return AC4K_OK;
+}
+
+Status rope_store_kvcache(const RopeArgs& args, const RopeAngles& angles, const KvCacheArgs& kv) {
+  KvCachePlan plan(kv);
+  AC4K_TRY(plan.find("rope_store_kvcache"));
+  const KvCachePart &keys = kv.parts[0], &values = kv.parts[1];
+  // Keys of an fp8 cache are rotated here first, a head at a time.
+  const int64_t head_bytes = args.head_dim * plan.token_bytes;
+  std::unique_ptr<char[]> scratch;
+  int64_t scratch_bytes = 0;
+  if (plan.codes != nullptr) {
+    scratch_bytes = (head_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+    scratch.reset(new (std::nothrow) char[static_cast<size_t>(scratch_bytes * num_threads())]);
+    if (!scratch) return fail(AC4K_OUT_OF_MEMORY, "rope_store_kvcache: no memory for a head");
+  }
+  for_each_token(args, plan.element, [&](int thread, int64_t token, const TokenHeads* tensors) {
+    const int64_t slot = token < kv.num_tokens ? plan.slot(token) : -1;
+    TokenHeads heads[2] = {tensors[0], tensors[1]};
+    const bool stored = plan.has(slot);
+    heads[1].count = 0;
+    if (stored && plan.codes == nullptr) {
+      heads[1] = {tensors[1].in, tensors[1].in_stride, plan.cache_head(keys, slot, 0),
+                  keys.cache_head_stride, kv.num_heads};
+    }
+    rotate_token(args, plan.element, angles, token, heads);
+    if (!stored) return;
+    heads[0].count = 0;
+    for (int64_t head = 0; head < kv.num_heads; ++head) {
+      if (plan.codes != nullptr) {
+        char* rotated = scratch.get() + scratch_bytes * thread;
+        heads[1] = {tensors[1].in + head * tensors[1].in_stride * plan.token_bytes,
+                    tensors[1].in_stride, rotated, args.head_dim, 1};
+        rotate_token(args, plan.element, angles, token, heads);
+        plan.store(keys, head, rotated, plan.cache_head(keys, slot, head));
       }
+      plan.store(values, head, plan.token_head(values, token, head),
+                 plan.cache_head(values, slot, head));
     }
   });
   return AC4K_OK;

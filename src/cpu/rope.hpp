@@ -66,6 +66,11 @@ struct RopeAngles {
 // Positions outside the table give NaN in the rotated dims.
 Status rope(const RopeArgs& args, const RopeAngles& angles);
 
+// rope on q and k, with k (the second tensor; its outputs do not matter) and the values stored into
+// a cache. kv.parts say where; kv.num_tokens of the tokens have slots.
+struct KvCacheArgs;
+Status rope_store_kvcache(const RopeArgs& args, const RopeAngles& angles, const KvCacheArgs& kv);
+
 struct Rope3dAngles {
   const void* table;  // [num_positions, head_dim / 2, 2]: cosine and sine
   DType table_type;   // f64 or f32

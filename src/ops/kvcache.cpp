@@ -4,26 +4,13 @@
 #include "core/op.hpp"
 #include "cpu/kernels.hpp"
 #include "ops/activations.hpp"
+#include "ops/kvcache.hpp"
 
 namespace ac4k {
-namespace {
-
-constexpr const char* kModule = "common/kvcache";
-constexpr int kNHD = 0;
-
-// Where the arguments stand: the tokens of store are inputs, those of gather outputs.
-struct Positions {
-  int caches, slots, scales, layout;
-};
-constexpr Positions kStore{2, 4, 5, 7}, kGather{0, 2, 3, 5};
-
-constexpr const char* kTypes = "C: bf16 f16 f32 f8e4m3 f8e5m2; T: bf16 f16 f32; I: i64 i32";
-constexpr int kCacheType = 0, kTokenType = 1, kSlotType = 2;
-
-bool is_fp8(DType type) { return type == DType::f8e4m3 || type == DType::f8e5m2; }
 
 // One scale, or one for each head; and only where there is something to scale.
-Status check_scales(const Call& call, const Positions& at, DType cache_type, int64_t num_heads) {
+Status check_scales(const Call& call, const KvCachePlaces& at, DType cache_type,
+                    int64_t num_heads) {
   for (int i = at.scales; i < at.scales + 2; ++i) {
     if (!call.has(i)) continue;
     const char* name = call.op.signature.params[static_cast<size_t>(i)].name.c_str();
@@ -41,7 +28,38 @@ Status check_scales(const Call& call, const Positions& at, DType cache_type, int
   return AC4K_OK;
 }
 
-int64_t num_heads_of(const Call& call, const Positions& at) {
+cpu::KvCachePart kv_cache_part(const Call& call, const KvCachePlaces& at, int index,
+                               const DLTensor& tokens) {
+  const DLTensor& cache = call.tensor(at.caches + index);
+  const auto token_strides = strides_of(tokens), strides = strides_of(cache);
+  const bool nhd = call.integer(at.layout) == kNHD;
+  cpu::KvCachePart part{};
+  part.tokens = data_of(tokens);
+  part.cache = data_of(cache);
+  part.token_stride = token_strides[0];
+  part.head_stride = token_strides[1];
+  part.block_stride = strides[0];
+  part.slot_stride = strides[nhd ? 1 : 2];
+  part.cache_head_stride = strides[nhd ? 2 : 1];
+  if (call.has(at.scales + index)) {
+    const DLTensor& scale = call.tensor(at.scales + index);
+    part.scale = static_cast<const float*>(data_of(scale));
+    part.scale_stride = scale.shape[0] == 1 ? 0 : 1;
+  }
+  return part;
+}
+
+namespace {
+
+constexpr const char* kModule = "common/kvcache";
+
+// The tokens of store are inputs, those of gather outputs.
+constexpr KvCachePlaces kStore{2, 4, 5, 7}, kGather{0, 2, 3, 5};
+
+constexpr const char* kTypes = "C: bf16 f16 f32 f8e4m3 f8e5m2; T: bf16 f16 f32; I: i64 i32";
+constexpr int kCacheType = 0, kTokenType = 1, kSlotType = 2;
+
+int64_t num_heads_of(const Call& call, const KvCachePlaces& at) {
   return call.tensor(at.caches).shape[call.integer(at.layout) == kNHD ? 2 : 1];
 }
 
@@ -69,35 +87,15 @@ Status check_gather(const Call& call) {
   return check_scales(call, kGather, cache_type, num_heads_of(call, kGather));
 }
 
-cpu::KvCachePart part_of(const Call& call, const Positions& at, int index, const DLTensor& tokens) {
-  const DLTensor& cache = call.tensor(at.caches + index);
-  const auto token_strides = strides_of(tokens), strides = strides_of(cache);
-  const bool nhd = call.integer(at.layout) == kNHD;
-  cpu::KvCachePart part{};
-  part.tokens = data_of(tokens);
-  part.cache = data_of(cache);
-  part.token_stride = token_strides[0];
-  part.head_stride = token_strides[1];
-  part.block_stride = strides[0];
-  part.slot_stride = strides[nhd ? 1 : 2];
-  part.cache_head_stride = strides[nhd ? 2 : 1];
-  if (call.has(at.scales + index)) {
-    const DLTensor& scale = call.tensor(at.scales + index);
-    part.scale = static_cast<const float*>(data_of(scale));
-    part.scale_stride = scale.shape[0] == 1 ? 0 : 1;
-  }
-  return part;
-}
-
-cpu::KvCacheArgs arguments_of(const Call& call, const Positions& at, const DLTensor& key,
+cpu::KvCacheArgs arguments_of(const Call& call, const KvCachePlaces& at, const DLTensor& key,
                               const DLTensor& value) {
   const DLTensor &cache = call.tensor(at.caches), &slots = call.tensor(at.slots);
   const bool nhd = call.integer(at.layout) == kNHD;
   cpu::KvCacheArgs args{};
   args.type = call.type(kTokenType);
   args.cache_type = call.type(kCacheType);
-  args.parts[0] = part_of(call, at, 0, key);
-  args.parts[1] = part_of(call, at, 1, value);
+  args.parts[0] = kv_cache_part(call, at, 0, key);
+  args.parts[1] = kv_cache_part(call, at, 1, value);
   args.slots = data_of(slots);
   args.slot_type = call.type(kSlotType);
   args.num_tokens = slots.shape[0];

@@ -8,6 +8,7 @@
 #include "core/strided.hpp"
 #include "cpu/rope.hpp"
 #include "cuda/common/rope.h"
+#include "cuda/common/rope_store_kvcache.h"
 #include "ops/elementwise.hpp"
 
 namespace ac4k {
@@ -70,13 +71,18 @@ struct RopeShape {
   int64_t heads_a_thread;
   bool vectors;  // 16 bytes at a time; otherwise element by element
 };
-// Completes params.heads and launches. `width`: threads side by side, 0 for as many as slots.
+inline RopeHeads& rope_heads(RopeParams& params) { return params.heads; }
+inline RopeHeads& rope_heads(Rope3dParams& params) { return params.heads; }
+inline RopeHeads& rope_heads(RopeStoreParams& params) { return params.rope.heads; }
+
+// Completes the heads of params and launches. `width`: threads side by side, 0 for as many as
+// slots; `more_heads`: others that the kernel handles, too.
 template <typename Params>
 Status launch_rope(cuda::Kernel& kernel, const Call& call, const RopeShape& shape, Params params,
-                   int64_t width = 0) {
-  RopeHeads& heads = params.heads;
+                   int64_t width = 0, int64_t more_heads = 0) {
+  RopeHeads& heads = rope_heads(params);
   heads.num_slots = static_cast<int>(shape.num_slots);
-  int64_t num_groups = 0;
+  int64_t num_groups = ceil_div(more_heads, shape.heads_a_thread);
   for (RopeTensor& tensor : heads.tensors) {
     tensor.num_groups = static_cast<int>(ceil_div(tensor.num_heads, shape.heads_a_thread));
     num_groups += tensor.num_groups;

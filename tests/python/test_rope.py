@@ -530,6 +530,80 @@ def test_qk_norm_refuses(device: str) -> None:
         ac4k.qk_norm_rope(q[0], q[0], ones[:8], ones[:8], sizes.new_zeros(4), ones.view(2, 8), -1.0)
 
 
+# --- RoPE and the KV cache ----------------------------------------------------------------------
+
+CACHES = {"same": None, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+
+
+@pytest.mark.parametrize("dtype", TORCH)
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+@pytest.mark.parametrize("cache", CACHES)
+@pytest.mark.parametrize(
+    ("tokens", "heads", "dim", "rotary"),
+    [(19, (4, 2), 128, 128), (5, (3, 3), 96, 64), (7, (1, 5), 10, 6), (3, (2, 1), 7, 2)],
+)
+def test_rope_store_kvcache(
+    device: str,
+    dtype: str,
+    style: Any,
+    layout: Any,
+    cache: str,
+    tokens: int,
+    heads: tuple[int, int],
+    dim: int,
+    rotary: int,
+) -> None:
+    """The same bits as rope and store_kvcache one after the other."""
+    H, G = heads
+    fused = random((tokens, H + 2 * G, dim), dtype, device, 1) * 4
+    q, k, v = fused[:, :H], fused[:, H : H + G], fused[:, H + G :]
+    before = fused.clone()
+    positions, table = positions_of((tokens,), 40, device), table_of(rotary, 40, device)
+    positions[1] = 40
+    slots = torch.randperm(24, generator=torch.Generator().manual_seed(3))[: tokens - 1].to(device)
+    slots[0], slots[1 % len(slots)] = -1, 24
+    kind = CACHES[cache] or TORCH[dtype]
+    shape = (6, 4, G, dim) if layout == "NHD" else (6, G, 4, dim)
+    empty = random((2, *shape), "f32", device, 5).to(kind)
+    scales = (None, None)
+    if cache != "same":
+        scales = (
+            torch.tensor([0.5], device=device),
+            torch.linspace(0.25, 2, G, device=device),
+        )
+    expected, got = empty.clone(), empty.clone()
+    rotated = ac4k.rope(q, positions, table, k.contiguous(), style=style)
+    ac4k.store_kvcache(rotated[1], v, expected[0], expected[1], slots, *scales, layout=layout)
+    result = ac4k.rope_store_kvcache(
+        q, k, v, positions.int(), table, got[0], got[1], slots, *scales, style=style, layout=layout
+    )
+    assert same_bits(result, rotated[0])
+    assert torch.equal(got.view(torch.uint8), expected.view(torch.uint8))
+    assert torch.equal(fused, before)
+    again = empty.clone()
+    ac4k.rope_store_kvcache(
+        q, k, v, positions, table, again[0], again[1], slots.int(), *scales, style=style,
+        layout=layout, out=q,
+    )  # fmt: skip
+    assert same_bits(q, result)
+    assert torch.equal(again.view(torch.uint8), expected.view(torch.uint8))
+
+
+def test_rope_store_kvcache_refuses(device: str) -> None:
+    q, table = random((3, 2, 8), "bf16", device), table_of(8, 4, device)
+    positions, slots = positions_of((3,), 4, device), torch.arange(3, device=device)
+    cache = torch.zeros(2, 2, 4, 2, 8, dtype=torch.bfloat16, device=device)
+    with pytest.raises(TypeError, match="'k_cache': expected dtype bfloat16"):
+        ac4k.rope_store_kvcache(q, q, q, positions, table, *cache.float(), slots)
+    with pytest.raises(ValueError, match="'slot_mapping': expected at most 3 slots"):
+        ac4k.rope_store_kvcache(q, q, q, positions, table, *cache, torch.arange(4, device=device))
+    with pytest.raises(ValueError, match="'k_scale': expected None"):
+        ac4k.rope_store_kvcache(
+            q, q, q, positions, table, *cache, slots, torch.ones(1, device=device)
+        )
+
+
 # --- CPU levels and threads ---------------------------------------------------------------------
 
 

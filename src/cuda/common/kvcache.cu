@@ -7,7 +7,7 @@
 // to 1 write (fp8 caches: 2 or 4 to 1). A unit is a word of 16 bytes, or eight elements where
 // numbers are converted; where alignment or odd sizes forbid that, one element.
 #include "common/dependent_launch.cuh"
-#include "common/kvcache.h"
+#include "common/kvcache.cuh"
 #include "common/quantize.cuh"
 #include "common/types.cuh"
 
@@ -32,37 +32,8 @@ __device__ __forceinline__ KvPlace kv_place(const KvCacheParams& params) {
   return {token, head, in_head, inside};
 }
 
-__device__ __forceinline__ int64_t slot_of(const KvCacheParams& params, int64_t token) {
-  return params.wide_slots ? static_cast<const int64_t*>(params.slots)[token]
-                           : static_cast<const int*>(params.slots)[token];
-}
-
-__device__ __forceinline__ bool is_slot(const KvCacheParams& params, int64_t slot) {
-  return slot >= 0 && slot < params.num_slots;
-}
-
-// Where a head of a slot begins.
-__device__ __forceinline__ int64_t cache_offset(const KvCacheParams& params,
-                                                const KvCachePart& part, int64_t slot,
-                                                unsigned head) {
-  const int64_t in_block = static_cast<int64_t>(head) * part.cache_head_stride;
-  if (params.block_size == 0) return slot * part.slot_stride + in_block;
-  int64_t block;
-  if (params.num_slots <= 0xffffffffll) {
-    block = static_cast<unsigned>(slot) / static_cast<unsigned>(params.block_size);
-  } else {
-    block = slot / params.block_size;
-  }
-  const int64_t offset = slot - block * params.block_size;
-  return block * part.block_stride + offset * part.slot_stride + in_block;
-}
-
 __device__ __forceinline__ int64_t token_offset(const KvCachePart& part, const KvPlace& place) {
   return place.token * part.token_stride + static_cast<int64_t>(place.head) * part.head_stride;
-}
-
-__device__ __forceinline__ float scale_at(const KvCachePart& part, unsigned head) {
-  return part.scale == nullptr ? 1.0f : part.scale[head * static_cast<unsigned>(part.scale_stride)];
 }
 
 // A cache of the tokens' own type. Word: what a thread copies; everything is aligned to it.

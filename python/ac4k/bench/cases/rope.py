@@ -257,6 +257,69 @@ def _norm_traffic(arguments: Arguments) -> tuple[int, int]:
     return read, arguments.bytes_written
 
 
+def _store_sizes(shape: Shape) -> Sizes:
+    tokens, heads, k_heads, dim = shape
+    sizes = {
+        "N": tokens,
+        "n": tokens,
+        "H": heads,
+        "G": k_heads,
+        "D": dim,
+        "P": _POSITIONS,
+        "R": dim,
+    }
+    return {**sizes, "B": -(-tokens // 16) + 1, "S": 16}
+
+
+def _store_given(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
+    import numpy as np
+
+    given = _given(sizes, arrays)
+    slots = np.random.default_rng(0).permutation(_int(sizes["B"]))[:, None] * 16 + np.arange(16)
+    slots = slots.reshape(-1)[: _int(sizes["n"])].astype(np.int64)
+    return {
+        "positions": given["positions"],
+        "cos_sin": given["cos_sin"],
+        "slot_mapping": _on_device(arrays, slots),
+    }
+
+
+def _rope_store(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    positions: Tensor,
+    cos_sin: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    slot_mapping: Tensor,
+    *,
+    style: str = "neox",
+) -> Any:
+    import torch
+
+    q, k = _rope(q, positions, cos_sin, k, style=style)
+    for tokens, cache in ((k, k_cache), (v, v_cache)):
+        flat, new = cache.view(-1, *cache.shape[2:]), tokens.to(cache.dtype)
+        if cache.element_size() == 1:
+            flat, new = flat.view(torch.uint8), new.view(torch.uint8)
+        flat.index_copy_(0, slot_mapping, new)
+    return q, k_cache, v_cache
+
+
+def _store_magnitude(q: Any, k: Any, *args: Any, **_: Any) -> Any:
+    """The caches hold numbers of another order."""
+    k_cache, v_cache = args[3:5]
+    return q.abs().amax(-1, keepdim=True).expand(q.shape), k_cache.abs() + 8, v_cache.abs() + 8
+
+
+def _store_traffic(arguments: Arguments) -> tuple[int, int]:
+    q, k, v, positions, table, k_cache, _, slots = arguments.inputs
+    rows = min(table.shape[0], _count(positions))
+    read = sum(map(nbytes, (q, k, v, positions, slots))) + rows * nbytes(table) // table.shape[0]
+    return read, nbytes(q) + (nbytes(k) + nbytes(v)) * k_cache.itemsize // k.itemsize
+
+
 def _magnitude(*args: Any, **options: Any) -> Any:
     """|a cos| + |b sin| of a pair, or somewhat more: the largest of its head."""
     tensors = [args[0], *(x for x in args[3:4] if x is not None)]
@@ -336,5 +399,18 @@ CASES = (
         torch_fn=_qk_norm_rope_3d,
         magnitude=_norm_magnitude,
         given=_video_given,
+    ),
+    Case(
+        op="rope_store_kvcache",
+        shapes=_SHAPES,
+        cpu_shapes=_CPU_SHAPES,
+        quick_shapes=_QUICK_SHAPES,
+        dtypes=("bf16", "f8e4m3"),
+        sizes=_store_sizes,
+        shape_text="TOKENSxHxGxD",
+        torch_fn=_rope_store,
+        magnitude=_store_magnitude,
+        given=_store_given,
+        traffic=_store_traffic,
     ),
 )

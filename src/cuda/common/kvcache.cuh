@@ -1,0 +1,38 @@
+// Slots of a paged KV cache on the device.
+#pragma once
+
+#include "common/kvcache.h"
+#include "common/types.cuh"
+
+namespace ac4k {
+
+__device__ __forceinline__ int64_t slot_of(const KvCacheParams& params, int64_t token) {
+  return params.wide_slots ? static_cast<const int64_t*>(params.slots)[token]
+                           : static_cast<const int*>(params.slots)[token];
+}
+
+__device__ __forceinline__ bool is_slot(const KvCacheParams& params, int64_t slot) {
+  return slot >= 0 && slot < params.num_slots;
+}
+
+// Where a head of a slot begins.
+__device__ __forceinline__ int64_t cache_offset(const KvCacheParams& params,
+                                                const KvCachePart& part, int64_t slot,
+                                                unsigned head) {
+  const int64_t in_block = static_cast<int64_t>(head) * part.cache_head_stride;
+  if (params.block_size == 0) return slot * part.slot_stride + in_block;
+  int64_t block;
+  if (params.num_slots <= 0xffffffffll) {
+    block = static_cast<unsigned>(slot) / static_cast<unsigned>(params.block_size);
+  } else {
+    block = slot / params.block_size;
+  }
+  const int64_t offset = slot - block * params.block_size;
+  return block * part.block_stride + offset * part.slot_stride + in_block;
+}
+
+__device__ __forceinline__ float scale_at(const KvCachePart& part, unsigned head) {
+  return part.scale == nullptr ? 1.0f : part.scale[head * static_cast<unsigned>(part.scale_stride)];
+}
+
+}  // namespace ac4k

@@ -1,0 +1,128 @@
+// rope_store_kvcache: rope on q and k; rotated keys and values go to the slots of a paged cache.
+#include "common/formats.cuh"
+#include "common/kvcache.cuh"
+#include "common/quantize.cuh"
+#include "common/rope.cuh"
+#include "common/rope_store_kvcache.h"
+
+namespace ac4k {
+
+struct SameFormat {};  // the cache has the tokens' type
+
+// One head of the cache: a slot's runs, as they are or as codes of x / scale.
+template <typename T, typename Format, int kPairs, bool kNeox, bool kVector>
+__device__ __forceinline__ void store_to_cache(
+    const Slot<T, kPairs, kNeox, kVector>& slot,
+    const typename Slot<T, kPairs, kNeox, kVector>::Values& values, void* cache, int64_t offset,
+    float scale) {
+  using S = Slot<T, kPairs, kNeox, kVector>;
+  if constexpr (is_same<Format, SameFormat>) {
+    slot.store(static_cast<T*>(cache) + offset, values);
+  } else {
+    const float inverse = inverse_of(scale);
+    unsigned char* head = static_cast<unsigned char*>(cache) + offset;
+#pragma unroll
+    for (int r = 0; r < S::kRuns; ++r) {
+      float elements[S::kRun];
+      widen(reinterpret_cast<const typename S::Run*>(values.runs)[r], elements);
+      if constexpr (kVector) {
+        if (slot.starts[r] >= slot.head_dim) continue;
+#pragma unroll
+        for (int i = 0; i < S::kRun; i += 4) {
+          *reinterpret_cast<uint32_t*>(head + slot.starts[r] + i) = Format::encode4(
+              __fmul_rn(elements[i], inverse), __fmul_rn(elements[i + 1], inverse),
+              __fmul_rn(elements[i + 2], inverse), __fmul_rn(elements[i + 3], inverse));
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < S::kRun; ++i) {
+          if (slot.starts[r] + i >= slot.head_dim) continue;
+          head[slot.starts[r] + i] = static_cast<unsigned char>(
+              Format::encode4(__fmul_rn(elements[i], inverse), 0.0f, 0.0f, 0.0f));
+        }
+      }
+    }
+  }
+}
+
+// As rotate_heads of rope.cuh, with keys and values going to the cache. An item is a group of heads
+// of q, of k or of the values of one token. Roofline: HBM, 1 read to 1 write (fp8 caches less).
+template <typename T, typename Format, int kPairs, int kHeads, bool kNeox, bool kVector>
+__device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
+  using Slot = Slot<T, kPairs, kNeox, kVector>;
+  using Index = typename IndexType<kVector>::type;
+  const RopeHeads& heads = params.rope.heads;
+  const Index item = static_cast<Index>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (item >= heads.num_items) return;
+  const Index token = quotient(item, heads.num_groups);
+  int group = static_cast<int>(item - token * heads.num_groups.divisor);
+  const int key_groups = heads.tensors[1].num_groups;
+  const bool is_value = group >= heads.tensors[0].num_groups + key_groups;
+  if (is_value) group -= key_groups;
+  const bool is_query = group < heads.tensors[0].num_groups;
+  HeadGroup<T> part(heads, token, group);
+  if (is_value) {
+    part.in = static_cast<const T*>(params.values) + token * params.value_token_stride +
+              part.first * params.value_head_stride;
+    part.in_step = part.step * params.value_head_stride;
+  }
+  const KvCachePart& cache = params.cache.parts[is_value];
+
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  int64_t cache_slot = -1;
+  if (!is_query && token < params.cache.num_tokens) cache_slot = slot_of(params.cache, token);
+  if (!is_query && !is_slot(params.cache, cache_slot)) return;
+  const int64_t place = is_query ? 0 : cache_offset(params.cache, cache, cache_slot, 0);
+  for (int index = threadIdx.x; index < heads.num_slots; index += blockDim.x) {
+    const Slot slot(index, TablePositions::rotary_pairs(params.rope), heads.head_dim);
+    typename Slot::Values values[kHeads];
+#pragma unroll
+    for (int i = 0; i < kHeads; ++i) {
+      if (part.has(i)) values[i] = slot.load(part.in + i * part.in_step);
+    }
+    if (slot.pair >= 0 && !is_value) {
+      const auto position = TablePositions::place_of(params.rope, token);
+      const auto angles = TablePositions::load<kPairs, kVector>(params.rope, position, slot.pair);
+#pragma unroll
+      for (int i = 0; i < kHeads; ++i) Slot::rotate_all(values[i], angles);
+    }
+#pragma unroll
+    for (int i = 0; i < kHeads; ++i) {
+      if (!part.has(i)) break;
+      if (is_query) {
+        slot.store(part.out + i * part.out_step, values[i]);
+      } else {
+        const int head = part.first + i * part.step;
+        store_to_cache<T, Format>(slot, values[i], cache.cache,
+                                  place + head * cache.cache_head_stride,
+                                  scale_at(cache, static_cast<unsigned>(head)));
+      }
+    }
+    if constexpr (kVector) return;
+  }
+}
+
+}  // namespace ac4k
+
+#define AC4K_ROPE_STORE_KERNEL(name, T, Format, kPairs, kHeads, kNeox, kVector) \
+  extern "C" __global__ void __launch_bounds__(ac4k::kRopeThreads) name(        \
+      const __grid_constant__ ac4k::RopeStoreParams params) {                   \
+    ac4k::rope_store<T, ac4k::Format, kPairs, kHeads, kNeox, kVector>(params);  \
+  }
+#define AC4K_ROPE_STORE_FORMAT(T, suffix, Format, format)                                         \
+  AC4K_ROPE_STORE_KERNEL(rope_store_##format##_neox_##suffix, T, Format, 16 / sizeof(T), 2, true, \
+                         true)                                                                    \
+  AC4K_ROPE_STORE_KERNEL(rope_store_##format##_interleaved_##suffix, T, Format, 8 / sizeof(T), 4, \
+                         false, true)                                                             \
+  AC4K_ROPE_STORE_KERNEL(rope_store_##format##_any_neox_##suffix, T, Format, 1, 1, true, false)   \
+  AC4K_ROPE_STORE_KERNEL(rope_store_##format##_any_interleaved_##suffix, T, Format, 1, 1, false,  \
+                         false)
+#define AC4K_ROPE_STORE(T, suffix)                    \
+  AC4K_ROPE_STORE_FORMAT(T, suffix, SameFormat, same) \
+  AC4K_ROPE_STORE_FORMAT(T, suffix, E4M3, e4m3)       \
+  AC4K_ROPE_STORE_FORMAT(T, suffix, E5M2, e5m2)
+
+AC4K_ROPE_STORE(float, f32)
+AC4K_ROPE_STORE(__half, f16)
+AC4K_ROPE_STORE(__nv_bfloat16, bf16)
