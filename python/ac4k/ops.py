@@ -88,7 +88,7 @@ def dequantize_fp8(
 
     >>> import numpy as np
     >>> q, scale = ac4k.quantize_fp8(np.array([[1, -2, 3]], np.float32))
-    >>> ac4k.dequantize_fp8(q, scale).round(2).tolist()
+    >>> ac4k.dequantize_fp8(q, scale).astype(float).round(2).tolist()
     [[0.96, -1.93, 3.0]]
     """
     if _is_tracing():

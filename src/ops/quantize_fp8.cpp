@@ -79,7 +79,7 @@ const RegisterOp kDequantize{{
     .formula = "out = float32(q) * scale, rounded once to the dtype.",
     .example = ">>> import numpy as np\n"
                ">>> q, scale = ac4k.quantize_fp8(np.array([[1, -2, 3]], np.float32))\n"
-               ">>> ac4k.dequantize_fp8(q, scale).round(2).tolist()\n"
+               ">>> ac4k.dequantize_fp8(q, scale).astype(float).round(2).tolist()\n"
                "[[0.96, -1.93, 3.0]]",
     .tolerance = 0.0,
     .cpu = dequantize_cpu,
