@@ -6,10 +6,12 @@ same CMake rules as an installation; the NVRTC half has no host headers, as at f
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -119,10 +121,13 @@ def main() -> int:
     parser.add_argument("--nvcc", default="", help="a path, or `pypi` for the PyPI packages alone")
     options = parser.parse_args()
 
-    failures = report(options.arch, options.build, options.nvcc)
-    for arch in architectures():
-        if arch != options.arch:
-            kernels = build_with_nvrtc(arch)
+    others = [arch for arch in architectures() if arch != options.arch]
+    with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+        by_nvrtc = {arch: pool.submit(build_with_nvrtc, arch) for arch in [options.arch, *others]}
+        usages = build_with_nvcc(options.arch, options.build, options.nvcc)
+        failures = report(options.arch, usages, by_nvrtc[options.arch].result())
+        for arch in others:
+            kernels = by_nvrtc[arch].result()
             spilling = [name for (_, name), kernel in kernels.items() if kernel["local_bytes"] > 0]
             print(
                 f"{arch}: {len(kernels)} kernels by NVRTC, {len(spilling)} spill {spilling or ''}"
@@ -130,10 +135,8 @@ def main() -> int:
     return int(failures > 0)
 
 
-def report(arch: str, build: Path, nvcc: str) -> int:
+def report(arch: str, usages: list[Usage], by_nvrtc: dict[tuple[str, str], dict[str, int]]) -> int:
     """Prints a line a kernel and gives the number of kernels with problems."""
-    usages = build_with_nvcc(arch, build, nvcc)
-    by_nvrtc = build_with_nvrtc(arch)
     names = demangle([usage.kernel for usage in usages])
     failures = 0
     print(f"registers, nvcc/NVRTC {'shared':>8}{'stack':>7}{'spills':>8}  kernel ({arch})")
