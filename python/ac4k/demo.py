@@ -132,7 +132,8 @@ def _try(op: Mapping[str, Any], size: str, dtype: DType, arrays: Arrays) -> Tria
     trial = Trial(op["name"], size, shape, dtype.name, arrays.device)
     try:
         case = case_of(op["name"])
-        arguments = arguments_of(op, case, sizes, dtype, arrays, seed=11)
+        options = case.variants[0] if case is not None else None
+        arguments = arguments_of(op, case, sizes, dtype, arrays, options=options, seed=11)
         checked = check(op, case, arguments, arrays, dtype)
         time_us, over_torch = _time(op, case, arguments, arrays)
     except (RuntimeError, ValueError, TypeError, NotImplementedError, KeyError) as error:

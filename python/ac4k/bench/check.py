@@ -13,7 +13,7 @@ from typing import Any
 from .._signature import dtype_of, is_present
 from .arrays import DTYPES, Arrays, DType
 from .case import Case
-from .inputs import Arguments
+from .inputs import Arguments, bound_types
 
 _LARGE_BYTES = 32 << 20  # of inputs
 
@@ -73,9 +73,7 @@ def poison(out: Any) -> None:
 
 def _result_dtypes(op: Mapping[str, Any], arguments: Arguments, dtype: DType) -> list[DType]:
     """Of the outputs that are there, then of the tensors written into."""
-    types = {name: types[0] for name, types in op["types"].items()}
-    if types:
-        types[next(iter(types))] = dtype.name
+    types = bound_types(op, dtype)
     names = [param["name"] for param in op["params"]]
     values = {**dict(zip(names, arguments.args, strict=False)), **arguments.options}
     tensors = [out for out in op["outputs"] if is_present(op, out, values)]

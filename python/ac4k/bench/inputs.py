@@ -90,6 +90,13 @@ def dtypes_of(op: Mapping[str, Any]) -> list[DType]:
     return [DTYPES[name] for name in names if name in DTYPES]
 
 
+def bound_types(op: Mapping[str, Any], dtype: DType) -> dict[str, str]:
+    """The type of each type variable: `dtype` where it can be, the first one elsewhere."""
+    return {
+        name: dtype.name if dtype.name in types else types[0] for name, types in op["types"].items()
+    }
+
+
 def make_arguments(
     op: Mapping[str, Any],
     sizes: Sizes,
@@ -102,15 +109,16 @@ def make_arguments(
 ) -> Arguments:
     """Random tensors of the op's shapes; scalars from `sizes` or `options`, else their default.
 
-    `dtype` is the value of the first type variable; others take their first type. `given` holds
-    tensors that cannot be random (indices) and the optional ones to pass; a function in it is
-    called with shape and dtype.
+    `dtype` is the value of the type variables that can have it; others take their first type.
+    `given` holds tensors that cannot be random (indices) and the optional ones to pass; a function
+    in it is called with shape and dtype.
     """
-    types = {name: types[0] for name, types in op["types"].items()}
-    if types:
-        types[next(iter(types))] = dtype.name
+    types = bound_types(op, dtype)
     given = dict(given or {})
     result = Arguments([], dict(options or {}), [])
+    for param in op["params"]:
+        if param["kind"] == "dtype" and types[param["variable"]] == dtype.name:
+            result.options.setdefault(param["name"], dtype.torch)
     values = {**sizes, **given, **result.options}
     named = False  # once a parameter is left out, those behind it go by name
     for param in op["params"]:

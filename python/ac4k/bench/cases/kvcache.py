@@ -75,7 +75,7 @@ def _store(
     return k_cache, v_cache
 
 
-def _gather(k_cache: Tensor, v_cache: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
+def _gather(k_cache: Tensor, v_cache: Tensor, slots: Tensor, **_: Any) -> tuple[Tensor, Tensor]:
     import torch
 
     def rows(cache: Tensor) -> Tensor:
