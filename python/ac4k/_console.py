@@ -85,9 +85,11 @@ def print_table(
         header_style="bold",
         pad_edge=False,
     )
-    for column in columns:
+    for number, column in enumerate(columns):
         table.add_column(
             column.title,
+            # The first column names the row: it is never cut short.
+            min_width=max((len(str(row[0])) for row in rows), default=0) if number == 0 else None,
             justify="right" if column.right else "left",
             style=column.style or None,
             no_wrap=True,
