@@ -20,7 +20,7 @@ from ..timing import Timing, calls_per_sample, capture
 from .settings import Settings
 
 _MIN_ROUNDS = 5
-_MAX_SETS = 4096
+_MAX_SETS = 8192
 _MAX_GRAPH_NODES = 8192
 
 
