@@ -242,12 +242,15 @@ def _qk_norm_rope_3d(
 
 
 def _norm_magnitude(q: Any, k: Any, q_weight: Any, k_weight: Any, *_: Any, **__: Any) -> Any:
-    """Rounded to bfloat16 in between, which float64 does not do: some 2^15 float32 steps of numbers
-    around the weights'."""
-    return tuple(
-        (w.abs().max() * 2**15 * (1 + x.abs().amax(-1, keepdim=True))).expand(x.shape)
-        for x, w in ((q, q_weight), (k, k_weight))
-    )
+    """The norm is rounded to bfloat16, half of 2^-7, before a pair is turned, and |a cos| + |b sin|
+    is at most twice the largest of the head: 2^13 of the ops' 5 float32 steps cover that and the
+    arithmetic."""
+    magnitudes = []
+    for x, weight in ((q, q_weight), (k, k_weight)):
+        rows = x if len(weight) == x.shape[-1] else x.flatten(-2)
+        largest = _normalised(rows, weight, 1e-6, False).view(x.shape).abs().amax(-1, keepdim=True)
+        magnitudes.append((largest * 2**14).expand(x.shape))
+    return tuple(magnitudes)
 
 
 def _norm_traffic(arguments: Arguments) -> tuple[int, int]:
