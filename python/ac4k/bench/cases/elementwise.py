@@ -9,9 +9,9 @@ from ..case import Case, all_dims, last_dim
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Activations of a 7B model: 2048 tokens, and 32768 tokens of a large batch.
-_SHAPES = ((16, 128, 4096), (64, 512, 4096))
-_CPU_SHAPES = ((16, 128, 4096),)
+# Activations of a 7B model: 2048 tokens, 32768 tokens of a large batch, and decode steps.
+_SHAPES = ((16, 128, 4096), (64, 512, 4096), (1, 1, 4096), (1, 64, 4096))
+_CPU_SHAPES = ((1, 64, 4096), (16, 128, 4096))
 _QUICK_SHAPES = ((4, 32, 512),)
 
 

@@ -23,7 +23,7 @@ _SHAPES = (
     (8, 4096),
     (64, 4096),
 )
-_CPU_SHAPES = ((2048, 4096), (131072, 128))
+_CPU_SHAPES = ((64, 4096), (2048, 4096), (131072, 128))
 _QUICK_SHAPES = ((64, 512),)
 
 
@@ -172,7 +172,7 @@ CASES = (
     Case(
         op="qk_norm",
         shapes=((1, 32, 8, 128), (64, 32, 8, 128), (8192, 32, 8, 128), (32760, 12, 12, 128)),
-        cpu_shapes=((2048, 32, 8, 128),),
+        cpu_shapes=((64, 32, 8, 128), (2048, 32, 8, 128)),
         quick_shapes=((8, 4, 2, 64),),
         dtypes=("f32", "bf16"),
         sizes=_heads,
@@ -186,7 +186,7 @@ CASES = (
         Case(
             op=op,
             shapes=((2048, 4096), (16384, 8192), (1, 4096), (64, 4096)),
-            cpu_shapes=((2048, 4096),),
+            cpu_shapes=((64, 4096), (2048, 4096)),
             quick_shapes=_QUICK_SHAPES,
             dtypes=("bf16",),
             sizes=last_dim,
