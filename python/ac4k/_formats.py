@@ -1,0 +1,34 @@
+"""The GGUF block formats: how many values a block holds, and in how many bytes.
+
+`include/ac4k/blocks.h` holds the same numbers as C structs; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class BlockFormat(NamedTuple):
+    """Size of a block: `block_values` values (along K) are kept in `block_bytes` bytes."""
+
+    block_values: int
+    block_bytes: int
+
+
+FORMATS: Final[dict[str, BlockFormat]] = {
+    "q4_0": BlockFormat(32, 18),
+    "q4_1": BlockFormat(32, 20),
+    "q5_0": BlockFormat(32, 22),
+    "q5_1": BlockFormat(32, 24),
+    "q8_0": BlockFormat(32, 34),
+    "q8_1": BlockFormat(32, 36),
+    "q2_k": BlockFormat(256, 84),
+    "q3_k": BlockFormat(256, 110),
+    "q4_k": BlockFormat(256, 144),
+    "q5_k": BlockFormat(256, 176),
+    "q6_k": BlockFormat(256, 210),
+    "iq4_nl": BlockFormat(32, 18),
+    "iq4_xs": BlockFormat(256, 136),
+    "mxfp4": BlockFormat(32, 17),
+    "nvfp4": BlockFormat(64, 36),
+}
