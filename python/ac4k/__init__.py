@@ -31,12 +31,14 @@ from ac4k.settings import (
 if TYPE_CHECKING:
     from ac4k import bench, jit, nn, reference
     from ac4k.profiling import profile
+    from ac4k.quant_tensor import QuantTensor
     from ac4k.rope_tables import rope_3d_table, rope_table
     from ac4k.timing import benchmark_kernel
 
 __version__: str = _native.C.__version__
 
 __all__ = [
+    "QuantTensor",
     "__version__",
     "bench",
     "benchmark_kernel",
@@ -67,6 +69,7 @@ _LAZY = {
     "nn": ("ac4k.nn", None),
     "reference": ("ac4k.reference", None),
     "profile": ("ac4k.profiling", "profile"),
+    "QuantTensor": ("ac4k.quant_tensor", "QuantTensor"),
     "rope_3d_table": ("ac4k.rope_tables", "rope_3d_table"),
     "rope_table": ("ac4k.rope_tables", "rope_table"),
     "benchmark_kernel": ("ac4k.timing", "benchmark_kernel"),

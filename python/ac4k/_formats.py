@@ -32,3 +32,19 @@ FORMATS: Final[dict[str, BlockFormat]] = {
     "mxfp4": BlockFormat(32, 17),
     "nvfp4": BlockFormat(64, 36),
 }
+
+# What GGUF files may hold besides: read, moved and written as they are, never computed with.
+STORED_FORMATS: Final[dict[str, BlockFormat]] = {
+    "q8_k": BlockFormat(256, 292),
+    "iq2_xxs": BlockFormat(256, 66),
+    "iq2_xs": BlockFormat(256, 74),
+    "iq3_xxs": BlockFormat(256, 98),
+    "iq1_s": BlockFormat(256, 50),
+    "iq3_s": BlockFormat(256, 110),
+    "iq2_s": BlockFormat(256, 82),
+    "iq1_m": BlockFormat(256, 56),
+    "tq1_0": BlockFormat(256, 54),
+    "tq2_0": BlockFormat(256, 66),
+    "q1_0": BlockFormat(128, 18),
+    "q2_0": BlockFormat(64, 18),
+}

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.library import Library
 
+from ac4k import _torch_quant_tensor as _torch_quant_tensor  # torch.load must know it
 from ac4k import ops
 from ac4k._native import C
 from ac4k._signature import dims_of, dtype_of, is_present, parse_dim, shape_of
