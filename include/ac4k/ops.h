@@ -259,6 +259,23 @@ static inline ac4k_status ac4k_mrope(const DLTensor* q, const DLTensor* position
   return ac4k_call(ac4k_find_op("mrope"), args, 9, outputs, 2, stream);
 }
 
+/* Blocks of a GGUF matrix in the order that `quant_linear` reads; see `pack`. pack_weight(q:
+ * u8[fmt: N, K/32, 18 | N, K/32, 20 | N, K/32, 22 | N, K/32, 24 | N, K/32, 34 | N, K/256, 84 | N,
+ * K/256, 110 | N, K/256, 144 | N, K/256, 176 | N, K/256, 210 | N, K/32, 18 | N, K/256, 136 | N,
+ * K/32, 17 | N, K/64, 36], N: int, K: int, *, fmt: {q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k,
+ * q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4}) -> u8[fmt: ceil(N/64), ceil(K/64), 2304 | ceil(N/64),
+ * ceil(K/64), 2560 | ceil(N/64), ceil(K/64), 2816 | ceil(N/64), ceil(K/64), 3072 | ceil(N/64),
+ * ceil(K/64), 4352 | ceil(N/64), K/256, 5376 | ceil(N/64), K/256, 7040 | ceil(N/64), K/256, 9216 |
+ * ceil(N/64), K/256, 11264 | ceil(N/64), K/256, 13440 | ceil(N/64), ceil(K/64), 2304 | ceil(N/64),
+ * K/256, 8704 | ceil(N/64), ceil(K/64), 2176 | ceil(N/64), K/64, 2304] */
+static inline ac4k_status ac4k_pack_weight(const DLTensor* q, int64_t N, int64_t K, const char* fmt,
+                                           const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_int_arg(N), ac4k_int_arg(K),
+                           ac4k_choice_arg(fmt)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("pack_weight"), args, 4, outputs, 1, stream);
+}
+
 /* Divide queries and keys by their root mean square, each head or all heads together. qk_norm(q:
  * T[..., H, D] row_strided, k: T[..., G, D] row_strided, q_weight: T[over: D | P]? = None,
  * k_weight: T[over: D | R]? = None, eps: float = 1e-6, *, over: {head_dim, heads} = head_dim,
@@ -533,6 +550,23 @@ static inline ac4k_status ac4k_stream_bytes(const DLTensor* src, int64_t W, cons
   const ac4k_arg args[] = {ac4k_tensor_arg(src), ac4k_int_arg(W)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("stream_bytes"), args, 2, outputs, 1, stream);
+}
+
+/* The GGUF blocks that `pack_weight` was given, bit by bit. unpack_weight(packed: u8[fmt:
+ * ceil(N/64), ceil(K/64), 2304 | ceil(N/64), ceil(K/64), 2560 | ceil(N/64), ceil(K/64), 2816 |
+ * ceil(N/64), ceil(K/64), 3072 | ceil(N/64), ceil(K/64), 4352 | ceil(N/64), K/256, 5376 |
+ * ceil(N/64), K/256, 7040 | ceil(N/64), K/256, 9216 | ceil(N/64), K/256, 11264 | ceil(N/64), K/256,
+ * 13440 | ceil(N/64), ceil(K/64), 2304 | ceil(N/64), K/256, 8704 | ceil(N/64), ceil(K/64), 2176 |
+ * ceil(N/64), K/64, 2304], N: int, K: int, *, fmt: {q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k,
+ * q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4}) -> u8[fmt: N, K/32, 18 | N, K/32, 20 | N, K/32, 22 |
+ * N, K/32, 24 | N, K/32, 34 | N, K/256, 84 | N, K/256, 110 | N, K/256, 144 | N, K/256, 176 | N,
+ * K/256, 210 | N, K/32, 18 | N, K/256, 136 | N, K/32, 17 | N, K/64, 36] */
+static inline ac4k_status ac4k_unpack_weight(const DLTensor* packed, int64_t N, int64_t K,
+                                             const char* fmt, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(packed), ac4k_int_arg(N), ac4k_int_arg(K),
+                           ac4k_choice_arg(fmt)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("unpack_weight"), args, 4, outputs, 1, stream);
 }
 
 #endif /* AC4K_OPS_H_ */

@@ -133,6 +133,28 @@ def mrope(
     style: Literal["neox", "interleaved"] = "neox",
     out: Any | None = None,
 ) -> Any: ...
+def pack_weight(
+    q: Array,
+    N: int,
+    K: int,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    out: Array | None = None,
+) -> Array: ...
 def qk_norm(
     q: Array,
     k: Array,
@@ -278,6 +300,28 @@ def store_kvcache(
     layout: Literal["NHD", "HND"] = "NHD",
 ) -> None: ...
 def stream_bytes(src: Array, W: int, out: Array | None = None) -> Array: ...
+def unpack_weight(
+    packed: Array,
+    N: int,
+    K: int,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    out: Array | None = None,
+) -> Array: ...
 def op_table_json() -> str: ...
 def info_json() -> str: ...
 def set(name: str, value: str, /) -> None: ...

@@ -31,6 +31,7 @@ from ac4k.settings import (
 if TYPE_CHECKING:
     from ac4k import bench, jit, nn, reference
     from ac4k.profiling import profile
+    from ac4k.quant_linear import pack, unpack
     from ac4k.quant_tensor import QuantTensor
     from ac4k.rope_tables import rope_3d_table, rope_table
     from ac4k.timing import benchmark_kernel
@@ -50,6 +51,7 @@ __all__ = [
     "jit",
     "nn",
     "op_table",
+    "pack",
     "profile",
     "reference",
     "rope_3d_table",
@@ -59,6 +61,7 @@ __all__ = [
     "set_dependent_launch",
     "set_jit",
     "set_num_threads",
+    "unpack",
     *_op_names,
 ]
 
@@ -70,6 +73,8 @@ _LAZY = {
     "reference": ("ac4k.reference", None),
     "profile": ("ac4k.profiling", "profile"),
     "QuantTensor": ("ac4k.quant_tensor", "QuantTensor"),
+    "pack": ("ac4k.quant_linear", "pack"),
+    "unpack": ("ac4k.quant_linear", "unpack"),
     "rope_3d_table": ("ac4k.rope_tables", "rope_3d_table"),
     "rope_table": ("ac4k.rope_tables", "rope_table"),
     "benchmark_kernel": ("ac4k.timing", "benchmark_kernel"),

@@ -25,6 +25,7 @@ __all__ = [
     "layer_norm",
     "layer_norm_quant",
     "mrope",
+    "pack_weight",
     "qk_norm",
     "qk_norm_rope",
     "qk_norm_rope_3d",
@@ -45,6 +46,7 @@ __all__ = [
     "silu_and_mul_quant",
     "store_kvcache",
     "stream_bytes",
+    "unpack_weight",
 ]
 
 # A torch tensor, a NumPy, CuPy or JAX array, or anything with DLPack; results are of the same kind.
@@ -640,6 +642,57 @@ def mrope(
     return _C.mrope(
         q, positions, cos_sin, k, section_t, section_h, section_w, interleaved_sections, style, out
     )
+
+
+def pack_weight(
+    q: Array,
+    N: int,
+    K: int,
+    *,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    out: Array | None = None,
+) -> Array:
+    """Blocks of a GGUF matrix in the order that `quant_linear` reads; see `pack`.
+
+    q are the blocks of an [N, K] matrix. Tiles of 64 rows, padded with zeros;
+    docs/packed_weights.md has the layout.
+
+    q: [N, K/32, 18] (q4_0), [N, K/32, 20] (q4_1), [N, K/32, 22] (q5_0), [N, K/32, 24] (q5_1),
+        [N, K/32, 34] (q8_0), [N, K/256, 84] (q2_k), [N, K/256, 110] (q3_k), [N, K/256, 144]
+        (q4_k), [N, K/256, 176] (q5_k), [N, K/256, 210] (q6_k), [N, K/32, 18] (iq4_nl), [N,
+        K/256, 136] (iq4_xs), [N, K/32, 17] (mxfp4), [N, K/64, 36] (nvfp4) of uint8; contiguous
+    Returns [ceil(N/64), ceil(K/64), 2304] (q4_0), [ceil(N/64), ceil(K/64), 2560] (q4_1),
+        [ceil(N/64), ceil(K/64), 2816] (q5_0), [ceil(N/64), ceil(K/64), 3072] (q5_1),
+        [ceil(N/64), ceil(K/64), 4352] (q8_0), [ceil(N/64), K/256, 5376] (q2_k), [ceil(N/64),
+        K/256, 7040] (q3_k), [ceil(N/64), K/256, 9216] (q4_k), [ceil(N/64), K/256, 11264]
+        (q5_k), [ceil(N/64), K/256, 13440] (q6_k), [ceil(N/64), ceil(K/64), 2304] (iq4_nl),
+        [ceil(N/64), K/256, 8704] (iq4_xs), [ceil(N/64), ceil(K/64), 2176] (mxfp4), [ceil(N/64),
+        K/64, 2304] (nvfp4), uint8.
+
+    >>> import numpy as np
+    >>> q = np.zeros((128, 2, 18), np.uint8)
+    >>> ac4k.pack_weight(q, 128, 64, fmt="q4_0").shape
+    (2, 1, 2304)
+    """
+    if _is_tracing():
+        traced: Array = _route("pack_weight", (q, N, K, fmt), out)
+        return traced
+    return _C.pack_weight(q, N, K, fmt, out)
 
 
 def qk_norm(
@@ -1392,3 +1445,54 @@ def stream_bytes(src: Array, W: int, *, out: Array | None = None) -> Array:
         traced: Array = _route("stream_bytes", (src, W), out)
         return traced
     return _C.stream_bytes(src, W, out)
+
+
+def unpack_weight(
+    packed: Array,
+    N: int,
+    K: int,
+    *,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    out: Array | None = None,
+) -> Array:
+    """The GGUF blocks that `pack_weight` was given, bit by bit.
+
+    The inverse of `pack_weight`; padding is left out.
+
+    packed: [ceil(N/64), ceil(K/64), 2304] (q4_0), [ceil(N/64), ceil(K/64), 2560] (q4_1),
+        [ceil(N/64), ceil(K/64), 2816] (q5_0), [ceil(N/64), ceil(K/64), 3072] (q5_1),
+        [ceil(N/64), ceil(K/64), 4352] (q8_0), [ceil(N/64), K/256, 5376] (q2_k), [ceil(N/64),
+        K/256, 7040] (q3_k), [ceil(N/64), K/256, 9216] (q4_k), [ceil(N/64), K/256, 11264]
+        (q5_k), [ceil(N/64), K/256, 13440] (q6_k), [ceil(N/64), ceil(K/64), 2304] (iq4_nl),
+        [ceil(N/64), K/256, 8704] (iq4_xs), [ceil(N/64), ceil(K/64), 2176] (mxfp4), [ceil(N/64),
+        K/64, 2304] (nvfp4) of uint8; contiguous
+    Returns [N, K/32, 18] (q4_0), [N, K/32, 20] (q4_1), [N, K/32, 22] (q5_0), [N, K/32, 24]
+        (q5_1), [N, K/32, 34] (q8_0), [N, K/256, 84] (q2_k), [N, K/256, 110] (q3_k), [N, K/256,
+        144] (q4_k), [N, K/256, 176] (q5_k), [N, K/256, 210] (q6_k), [N, K/32, 18] (iq4_nl), [N,
+        K/256, 136] (iq4_xs), [N, K/32, 17] (mxfp4), [N, K/64, 36] (nvfp4), uint8.
+
+    >>> import numpy as np
+    >>> q = np.arange(72, dtype=np.uint8).reshape(2, 2, 18)
+    >>> packed = ac4k.pack_weight(q, 2, 64, fmt="q4_0")
+    >>> bool((ac4k.unpack_weight(packed, 2, 64, fmt="q4_0") == q).all())
+    True
+    """
+    if _is_tracing():
+        traced: Array = _route("unpack_weight", (packed, N, K, fmt), out)
+        return traced
+    return _C.unpack_weight(packed, N, K, fmt, out)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _quantize_rule
+from . import _gguf_linear_reference, _quantize_rule
 from ._rope_reference import Angles, grid_angles, rotate, section_angles, table_angles
 
 Float64 = NDArray[np.float64]
@@ -601,6 +601,10 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "store_kvcache": store_kvcache,
     "stream_bytes": stream_bytes,
 }
+REFERENCES.update(
+    (name, _exactly(getattr(_gguf_linear_reference, name)))
+    for name in ("pack_weight", "unpack_weight")
+)
 REFERENCES.update(
     (name, _exactly(getattr(_quantize_rule, name)))
     for name in (

@@ -1,0 +1,72 @@
+"""Products with block-quantised weights: `pack` them once, then `linear`; `unpack` undoes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ac4k import ops
+from ac4k.quant_tensor import QuantTensor, block_format
+
+
+def pack(w_q: Any, fmt: str | None = None) -> QuantTensor:
+    """GGUF blocks in the order that `linear` reads, on CPU and GPU and for any number of tokens.
+
+    w_q: a `QuantTensor` [N, K] as a GGUF file holds it, or its bytes, uint8 [N, K / block values,
+        block bytes], together with their format ("q4_0", "q4_k" and so on).
+
+    The bytes stay the same but for their order; N and K are padded to whole tiles of 64.
+
+    >>> import numpy as np
+    >>> ac4k.pack(np.zeros((128, 2, 18), np.uint8), "q4_0")
+    QuantTensor(q4_0, shape=(128, 64), packed)
+    """
+    if not isinstance(w_q, QuantTensor):
+        if fmt is None:
+            raise TypeError("pack: argument 'fmt': expected the format of the bytes, got None")
+        blocks = tuple(getattr(w_q, "shape", ()))
+        if len(blocks) != 3:
+            raise ValueError(
+                "pack: argument 'w_q': expected [N, K / block values, block bytes], "
+                f"got {blocks or type(w_q).__name__}"
+            )
+        w_q = QuantTensor(w_q, fmt, (blocks[0], blocks[1] * block_format(fmt).block_values))
+    weight: QuantTensor = w_q
+    if fmt not in (None, weight.format):
+        raise ValueError(
+            f"pack: argument 'fmt': expected {weight.format}, as 'w_q' is, got {fmt!r}"
+        )
+    if weight.block_layout == "packed":
+        return weight
+    rows, columns = _matrix_shape("pack", "w_q", weight)
+    packed = _on_cpu(ops.pack_weight, weight.raw, rows, columns, fmt=weight.format)
+    return QuantTensor(packed, weight.format, (rows, columns), "packed")
+
+
+def unpack(w: QuantTensor) -> QuantTensor:
+    """What was given to `pack`, bit by bit; `.raw` are the GGUF blocks.
+
+    >>> import numpy as np
+    >>> blocks = np.arange(72, dtype=np.uint8).reshape(2, 2, 18)
+    >>> bool((ac4k.unpack(ac4k.pack(blocks, "q4_0")).raw == blocks).all())
+    True
+    """
+    if not isinstance(w, QuantTensor):
+        raise TypeError(f"unpack: argument 'w': expected a QuantTensor, got {type(w).__name__}")
+    if w.block_layout == "gguf":
+        return w
+    rows, columns = _matrix_shape("unpack", "w", w)
+    blocks = _on_cpu(ops.unpack_weight, w.raw, rows, columns, fmt=w.format)
+    return QuantTensor(blocks, w.format, (rows, columns))
+
+
+def _on_cpu(op: Any, data: Any, *args: Any, **options: Any) -> Any:
+    """Reordering is done once for a model, by the CPU; the result goes where the data came from."""
+    if getattr(getattr(data, "device", None), "type", "cpu") == "cuda":
+        return op(data.cpu(), *args, **options).to(data.device)
+    return op(data, *args, **options)
+
+
+def _matrix_shape(op: str, argument: str, w: QuantTensor) -> tuple[int, int]:
+    if len(w.shape) != 2:
+        raise ValueError(f"{op}: argument '{argument}': expected [N, K], got {tuple(w.shape)}")
+    return int(w.shape[0]), int(w.shape[1])
