@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
         _show(options, {"removed": count}, f"{count} entries removed")
         return 0
     if options.action == "build":
-        modules = jit.build(arch=options.arch)
+        modules = jit.build(options.module, options.arch)
         if options.json:
             print(json.dumps(modules, indent=1))
         else:

@@ -104,6 +104,7 @@ def make_parser() -> argparse.ArgumentParser:
     jit = commands.add_parser("jit", help="the cache of run-time compiled kernels")
     jit.add_argument("action", choices=("build", "list", "clear"))
     jit.add_argument("--arch", help="build for this architecture instead of the GPU present")
+    jit.add_argument("--module", help="build this module alone, such as common/gemm")
     jit.add_argument("--json", action="store_true", help="JSON on stdout")
     jit.set_defaults(run=_jit)
 

@@ -9,15 +9,30 @@ from ac4k import demo
 from ac4k.bench.arrays import arrays_on
 from ac4k.bench.case import case_of
 from ac4k.bench.inputs import dtypes_of, make_arguments
+from ac4k.bench.settings import Settings
 from ac4k.cli import main
+
+
+class Tiny(Settings):
+    budget_s = 0.0
+    sample_us = 20.0
 
 
 @pytest.fixture
 def small_only(monkeypatch):
-    """Real sizes take seconds; the walk is the same."""
+    """Real sizes take seconds, and so do true timings; the walk is the same."""
     sizes = demo.demo_sizes
     monkeypatch.setattr(demo, "demo_sizes", lambda op, _size, device: sizes(op, "small", device))
     monkeypatch.setattr(demo, "devices", lambda: ["cpu"])
+    monkeypatch.setattr(demo, "Settings", Tiny)
+
+
+@pytest.fixture
+def few_ops(small_only, monkeypatch):
+    """What does not depend on the op is seen with three of them."""
+    names = ("gemm", "relu2", "quantize_fp8")
+    table = [op for op in ac4k.op_table() if op["name"] in names]
+    monkeypatch.setattr(ac4k, "op_table", lambda: table)
 
 
 def test_every_op_is_shown(small_only, capsys):
@@ -27,7 +42,7 @@ def test_every_op_is_shown(small_only, capsys):
     assert "all within tolerance" in text
 
 
-def test_json(small_only, capsys):
+def test_json(few_ops, capsys):
     assert main(["demo", "--json"]) == 0
     trials = json.loads(capsys.readouterr().out)["trials"]
     assert {trial["op"] for trial in trials} == {op["name"] for op in ac4k.op_table()}
@@ -42,7 +57,7 @@ def test_without_torch(small_only, monkeypatch, capsys):
     assert all(trial["over_torch"] is None for trial in trials)
 
 
-def test_a_wrong_op_fails(small_only, monkeypatch, capsys):
+def test_a_wrong_op_fails(few_ops, monkeypatch, capsys):
     def wrong(a, b, *, out=None):
         out = a @ b if out is None else out
         out[...] = 0
@@ -55,7 +70,7 @@ def test_a_wrong_op_fails(small_only, monkeypatch, capsys):
     assert "gemm" in captured.err
 
 
-def test_an_op_that_raises_fails(small_only, monkeypatch, capsys):
+def test_an_op_that_raises_fails(few_ops, monkeypatch, capsys):
     def broken(*_args, **_kwargs):
         raise NotImplementedError("no kernel for this CPU")
 

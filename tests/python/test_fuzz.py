@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 FUZZER = Path(__file__).with_name("fuzz_calls.py")
-CALLS = 12000
+CALLS = 8000
 
 
 @pytest.mark.parametrize("seed", [1, 2])

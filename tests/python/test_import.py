@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from reuse_object import LAUNCHER
 
 import ac4k
 
@@ -97,6 +98,7 @@ def test_plain_checkout_builds_itself_once(tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(tree / "python"), str(Path(numpy.__file__).parents[1])]),
         "AC4K_CACHE_DIR": str(tmp_path / "cache"),
         "AC4K_BACKEND": "cpu",
+        **LAUNCHER,
     }
     program = (
         "import ac4k, numpy as np; print(ac4k.__file__, ac4k.gemm(np.eye(2), np.eye(2)).sum())"
