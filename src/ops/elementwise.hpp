@@ -50,21 +50,21 @@ class CpuView : public cpu::View {
 // A launch with blocks in a row; too many of them is the caller's mistake to hear about.
 template <typename Params>
 Status launch_1d(cuda::Kernel& kernel, const Call& call, int64_t blocks, cuda::Dim3 block,
-                 const Params& params) {
+                 const Params& params, bool dependent = cuda::dependent_launch()) {
   constexpr int64_t kMaxBlocks = 0x7fffffff;
   if (blocks > kMaxBlocks) {
     return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": expected at most ", kMaxBlocks,
                 " blocks of work, got ", blocks);
   }
-  const cuda::LaunchConfig config{.grid = {static_cast<uint32_t>(blocks), 1, 1},
-                                  .block = block,
-                                  .dependent = cuda::dependent_launch()};
+  const cuda::LaunchConfig config{
+      .grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = block, .dependent = dependent};
   return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
 }
 template <typename Params>
 Status launch_1d(cuda::Kernel& kernel, const Call& call, int64_t blocks, int threads,
-                 const Params& params) {
-  return launch_1d(kernel, call, blocks, cuda::Dim3{static_cast<uint32_t>(threads), 1, 1}, params);
+                 const Params& params, bool dependent = cuda::dependent_launch()) {
+  return launch_1d(kernel, call, blocks, cuda::Dim3{static_cast<uint32_t>(threads), 1, 1}, params,
+                   dependent);
 }
 
 template <int kOperands>

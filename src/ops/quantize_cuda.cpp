@@ -52,13 +52,14 @@ class Launcher {
     static constinit cuda::Kernel any[2][3] = {AC4K_TYPE_KERNELS(kModule, "amax_tensor_any_plain"),
                                                AC4K_TYPE_KERNELS(kModule, "amax_tensor_any_zero")};
     AC4K_TRY(launch_1d(start, call_, 1, 1, params_));
+    dependent_ = true;  // on a kernel of our own: whatever the user chose
     const size_t with_zero = args_.zero != nullptr;
     const int64_t count = args_.num_rows * args_.num_columns;
     if (count == 0) return AC4K_OK;
     if (!aligned_) {
       constexpr int64_t kElementsPerBlock = 16 * kAnyThreads;
       return launch_1d(any[with_zero][type_], call_, ceil_div(count, kElementsPerBlock),
-                       kAnyThreads, params_);
+                       kAnyThreads, params_, dependent_);
     }
     return launch_tiles(aligned[with_zero][type_], kAmaxUnits, 1);
   }
@@ -80,13 +81,16 @@ class Launcher {
     return launch(any, across * down, {kAnyThreads, 1, 1});
   }
 
-  Status per_token() {
+  Status per_token() { return rows(args_.num_rows, args_.num_columns); }
+
+  // One scale for each of `rows` rows.
+  Status rows(int64_t rows, int64_t columns) {
     static constinit Kernels one = AC4K_QUANTIZE_KERNELS("common/quantize_rows", "quantize_rows_1");
     static constinit Kernels two = AC4K_QUANTIZE_KERNELS("common/quantize_rows", "quantize_rows_2");
     static constinit Kernels four =
         AC4K_QUANTIZE_KERNELS("common/quantize_rows", "quantize_rows_4");
-    constexpr int64_t kWarp = 32, kFewRows = 256;
-    const int64_t units = args_.num_columns / kUnit, rows = args_.num_rows;
+    constexpr int64_t kWarp = 32, kFewRowsOfTokens = 256;
+    const int64_t units = columns / kUnit;
     if (!aligned_ || units == 0 || units > 4 * kRowMaxThreads) {
       return regions(1, args_.num_columns);
     }
@@ -97,7 +101,7 @@ class Launcher {
     }
     // Few rows: as many threads as there are units. Otherwise two units a thread, four in long
     // rows.
-    const bool few = rows <= kFewRows && units <= kRowMaxThreads;
+    const bool few = rows <= kFewRowsOfTokens && units <= kRowMaxThreads;
     const int64_t each = few ? 1 : units <= 2 * kQuantizeThreads ? 2 : 4;
     const auto width = static_cast<uint32_t>(ceil_div(ceil_div(units, each), kWarp) * kWarp);
     return launch(each == 1 ? one : each == 2 ? two : four, rows, {width, 1, 1});
@@ -117,31 +121,35 @@ class Launcher {
     const int64_t across = ceil_div(args_.num_columns, kGroupSize);
     constexpr uint32_t kWidth = kGroupSize / kUnit;
     params_.column_tiles = static_cast<unsigned>(across);
-    return launch(kernels, across * ceil_div(args_.num_rows, kGroupSize),
-                  {kWidth, kBlockThreads / kWidth, 1});
+    // Whole warps; threads without a row only where rows are fewer than threads.
+    const auto height = static_cast<uint32_t>(std::clamp<int64_t>(
+        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(args_.num_rows))), 32 / kWidth,
+        kBlockThreads / kWidth));
+    return launch(kernels, across * ceil_div(args_.num_rows, kGroupSize), {kWidth, height, 1});
   }
 
   // A cluster a stripe; where there are no clusters, a block.
   Status per_channel() {
-    static constinit Kernels one =
-        AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_1");
+    static constinit Kernels few =
+        AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_few");
     static constinit Kernels eight =
         AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_8");
     static constinit Kernels longer =
         AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_long");
     static constinit Kernels any =
         AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_any");
+    const int64_t stripes = ceil_div(args_.num_columns, kColumnUnits * kUnit);
+    const bool keeps = params_.rows.num_inner == 0;
+    if (aligned_ && keeps && args_.num_rows <= kFewRows) {
+      constexpr int64_t kStripes = kFewThreads / 32;
+      return launch(few, ceil_div(stripes, kStripes), {kFewThreads, 1, 1});
+    }
     int64_t most = 1;
     AC4K_TRY(cluster_blocks(&most));
     const int64_t slabs = std::max<int64_t>(1, ceil_div(args_.num_rows, kColumnRows));
     const auto blocks = static_cast<uint32_t>(
         std::min<int64_t>(most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(slabs)))));
-    const bool keeps = params_.rows.num_inner == 0;
-    Kernels& kernels = !aligned_                                ? any
-                       : keeps && slabs <= blocks               ? one
-                       : keeps && slabs <= blocks * kColumnKept ? eight
-                                                                : longer;
-    const int64_t stripes = ceil_div(args_.num_columns, kColumnUnits * kUnit);
+    Kernels& kernels = !aligned_ ? any : keeps && slabs <= blocks * kColumnKept ? eight : longer;
     return launch(kernels, stripes * blocks, {kColumnThreads, 1, 1}, blocks);
   }
 
@@ -150,17 +158,24 @@ class Launcher {
         AC4K_QUANTIZE_KERNELS("common/quantize_tensor", "quantize_tensor");
     static constinit cuda::Kernel finish{kModule, "finish_tensor"};
     if (args_.num_rows * args_.num_columns == 0) return regions(1, 1);
+    const int64_t count = args_.num_rows * args_.num_columns, units = count / kUnit;
+    const bool is_one_row = params_.rows.num_inner == 0 && params_.rows.stride == args_.num_columns;
+    if (aligned_ && units <= kRowMaxThreads && (is_one_row || args_.num_rows == 1)) {
+      params_.num_rows = 1;
+      params_.num_columns = count;
+      return rows(1, count);
+    }
     int64_t most = 1;
     AC4K_TRY(cluster_blocks(&most));
-    const int64_t units = args_.num_rows * args_.num_columns / kUnit;
     if (aligned_ && units <= most * kTensorThreads * kTensorUnits) {
       const int64_t wanted = std::max<int64_t>(1, ceil_div(units, kTensorThreads));
       const auto blocks = static_cast<uint32_t>(std::min<int64_t>(
           most, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(wanted)))));
-      return launch(small, blocks, {kTensorThreads, 1, 1}, blocks);
+      const int64_t threads = std::min<int64_t>(kTensorThreads, ceil_div(units, 32 * blocks) * 32);
+      return launch(small, blocks, {static_cast<uint32_t>(threads), 1, 1}, blocks);
     }
     AC4K_TRY(find_amax());
-    if (args_.zero != nullptr) AC4K_TRY(launch_1d(finish, call_, 1, 1, params_));
+    if (args_.zero != nullptr) AC4K_TRY(launch_1d(finish, call_, 1, 1, params_, dependent_));
     params_.given = args_.scale;
     params_.pending = args_.zero == nullptr;
     return given();
@@ -198,7 +213,8 @@ class Launcher {
     params_.column_tiles = static_cast<unsigned>(tiling.column_tiles);
     const int64_t blocks =
         tiling.column_tiles * ceil_div(args_.num_rows, tiling.height * rows_a_thread);
-    return launch_1d(kernel, call_, blocks, cuda::Dim3{tiling.width, tiling.height, 1}, params_);
+    return launch_1d(kernel, call_, blocks, cuda::Dim3{tiling.width, tiling.height, 1}, params_,
+                     dependent_);
   }
 
   Status launch(Kernels& kernels, int64_t blocks, cuda::Dim3 block, uint32_t cluster = 1) {
@@ -208,9 +224,8 @@ class Launcher {
       return fail(AC4K_UNSUPPORTED, call_.op.signature.name, ": expected at most ", kMaxBlocks,
                   " blocks of work, got ", blocks);
     }
-    cuda::LaunchConfig config{.grid = {static_cast<uint32_t>(blocks), 1, 1},
-                              .block = block,
-                              .dependent = cuda::dependent_launch()};
+    cuda::LaunchConfig config{
+        .grid = {static_cast<uint32_t>(blocks), 1, 1}, .block = block, .dependent = dependent_};
     if (cluster > 1) config.cluster = {cluster, 1, 1};
     return cuda::launch(kernels[type_][format_], config, call_.device.device_id, call_.stream,
                         params_);
@@ -220,6 +235,7 @@ class Launcher {
   const cpu::QuantizeArgs& args_;
   const size_t type_, format_;
   const bool aligned_;
+  bool dependent_ = cuda::dependent_launch();
   QuantizeParams params_{};
 };
 

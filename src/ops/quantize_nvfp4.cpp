@@ -78,7 +78,7 @@ Status quantize_cuda(const Call& call) {
   return launch_1d(
       fits ? aligned[type] : any[type], call,
       tiling.column_tiles * std::max<int64_t>(1, ceil_div(rows, tiling.height * kTileRows)),
-      cuda::Dim3{tiling.width, tiling.height, 1}, params);
+      cuda::Dim3{tiling.width, tiling.height, 1}, params, pending || cuda::dependent_launch());
 }
 
 constexpr int kCodes = 0, kScales = 1, kItsGlobalScale = 2, kItsLayout = 3;

@@ -75,6 +75,7 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
       !is_aligned(params.cos_sin) || !fits_vector_kernel(tensors, shape.num_slots)) {
     shape = {R / 2 + ceil_div(D - R, 2), 4, false};
   }
+  shape.threads = kRopeTableThreads;
   return launch_rope(kernels[shape.vectors][neox][rope_type_index(call.type())], call, shape,
                      params);
 }

@@ -69,7 +69,8 @@ class RopeTensors {
 struct RopeShape {
   int64_t num_slots;  // threads a head asks for
   int64_t heads_a_thread;
-  bool vectors;  // 16 bytes at a time; otherwise element by element
+  bool vectors;                    // 16 bytes at a time; otherwise element by element
+  int64_t threads = kRopeThreads;  // of a block
 };
 inline RopeHeads& rope_heads(RopeParams& params) { return params.heads; }
 inline RopeHeads& rope_heads(Rope3dParams& params) { return params.heads; }
@@ -90,8 +91,8 @@ Status launch_rope(cuda::Kernel& kernel, const Call& call, const RopeShape& shap
   heads.num_items = heads.num_tokens * num_groups;
   if (heads.num_items == 0 || shape.num_slots == 0) return AC4K_OK;
   heads.num_groups = fast_divisor(static_cast<uint32_t>(num_groups));
-  if (width == 0) width = std::min<int64_t>(shape.num_slots, shape.vectors ? kRopeThreads : 32);
-  const int64_t height = kRopeThreads / width;
+  if (width == 0) width = std::min<int64_t>(shape.num_slots, shape.vectors ? shape.threads : 32);
+  const int64_t height = shape.threads / width;
   return launch_1d(kernel, call, ceil_div(heads.num_items, height),
                    cuda::Dim3{static_cast<uint32_t>(width), static_cast<uint32_t>(height), 1},
                    params);

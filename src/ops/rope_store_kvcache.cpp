@@ -141,6 +141,7 @@ Status run_cuda(const Call& call) {
   const size_t format = cache_type == type ? 0 : cache_type == DType::f8e4m3 ? 1 : 2;
   cuda::Kernel& kernel = kernels[format][shape.vectors][neox][rope_type_index(type)];
   // Values are as many groups again as keys.
+  shape.threads = kRopeTableThreads;
   return launch_rope(kernel, call, shape, params, 0, cache.num_heads);
 }
 

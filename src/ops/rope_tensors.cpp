@@ -79,7 +79,7 @@ bool fits_vector_kernel(const RopeTensors& tensors, int64_t num_slots) {
   constexpr int64_t kMaxItems = int64_t{1} << 30;  // with room for values, and for the last block's
   const RopeHeads heads = tensors.cuda_heads();
   const int64_t num_heads = int64_t{heads.tensors[0].num_heads} + heads.tensors[1].num_heads;
-  return num_slots <= kRopeThreads &&
+  return num_slots <= kRopeTableThreads &&
          tensors.num_tokens() <= kMaxItems / std::max<int64_t>(1, num_heads);
 }
 

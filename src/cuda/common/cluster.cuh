@@ -21,7 +21,8 @@ __device__ __forceinline__ uint32_t cluster_size() {
   return size;
 }
 
-// All threads of the cluster; what they wrote to shared memory is visible to all afterwards.
+// All threads of the cluster; what they wrote to shared memory is visible to all afterwards. The
+// first barrier says that all blocks have started.
 __device__ __forceinline__ void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
@@ -35,17 +36,15 @@ __device__ __forceinline__ void cluster_wait() {
 #endif
 }
 
-// *address as the block `rank` of the cluster has it.
-__device__ __forceinline__ float load_from_cluster(const float* address, uint32_t rank) {
+// Writes to *address as the block `rank` of the cluster has it, which must have started.
+__device__ __forceinline__ void store_to_cluster(float* address, uint32_t rank, float value) {
 #if __CUDA_ARCH__ >= 900
   const uint32_t own = static_cast<uint32_t>(__cvta_generic_to_shared(address));
   uint32_t remote;
-  float value;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(own), "r"(rank));
-  asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(remote) : "memory");
-  return value;
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
 #else
-  return *address;
+  *address = value;
 #endif
 }
 

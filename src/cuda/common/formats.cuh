@@ -90,10 +90,12 @@ struct Int8 {
   static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d) {
     return pack4(__float2int_rn(a), __float2int_rn(b), __float2int_rn(c), __float2int_rn(d));
   }
-  // With a zero point. NaN gives the zero point itself.
+  // With a zero point. NaN gives the zero point itself. Saturated to 16 bits first: past every
+  // code, and no sum with a zero point overflows.
   static __device__ __forceinline__ int shifted(float value, int zero) {
-    constexpr int kFar = 1 << 16;  // past every code, and no sum with a zero point overflows
-    return max(-kFar, min(kFar, __float2int_rn(value))) + zero;
+    short rounded;
+    asm("cvt.rni.s16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+    return rounded + zero;
   }
   static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d, int zero) {
     return pack4(shifted(a, zero), shifted(b, zero), shifted(c, zero), shifted(d, zero));

@@ -1,9 +1,10 @@
 // RMS norm and layer norm of rows, with or without a residual added first. A row is read once and
 // stays in registers (norm_rows), or is long or unaligned and read two or three times (norm_loop).
 //
-// Arithmetic is float. RMS norm: x * (1 / sqrt(mean(x^2) + eps)) * weight. Layer norm: the mean is
-// a pivot only; a second pass over the centred values gives its error and the variance together,
-// so that neither a large mean nor a constant row loses digits.
+// Arithmetic is float. RMS norm: x * (1 / sqrt(mean(x^2) + eps)) * weight. Layer norm: the mean, of
+// the row or of a warp's part of it, is a pivot only; a second pass over the centred values gives
+// its error and the variance together, so that neither a large mean nor a constant row loses
+// digits.
 #pragma once
 
 #include "common/dependent_launch.cuh"
@@ -111,8 +112,77 @@ __device__ __forceinline__ Vector<T, kBytes> normalise(const Vector<T, kBytes>& 
   return narrow<T, kBytes>(y);
 }
 
+// 16-bit numbers add up to a mean that is as good as exact; the mean of floats is put right by the
+// sum of the centred values.
+template <typename T>
+inline constexpr bool kMeanHasError = sizeof(T) == 4;
+
+// This thread's sums of a row in registers: of the squares of the values minus the pivot, and of
+// these values themselves where the pivot may be off. Vectors past the end of the row do not count.
+template <typename T, int kVectors>
+__device__ __forceinline__ void add_centred(const RowRegisters<T, kVectors>& x,
+                                            uint32_t num_vectors, float pivot, float* sums) {
+  constexpr int kSize = Vector<T>::kSize;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (x.index(i) >= num_vectors) continue;
+    float values[kSize];
+    widen(x.vectors[i], values);
+#pragma unroll
+    for (int j = 0; j < kSize; ++j) {
+      const float difference = values[j] - pivot;
+      sums[0] = __fmaf_rn(difference, difference, sums[0]);
+      if constexpr (kMeanHasError<T>) sums[1] += difference;
+    }
+  }
+}
+
+// Layer norm's statistics of a row that a block shares, with one barrier: each warp centres its
+// values on their own mean, and what it found is then moved to the pivot of the first warp. That
+// one holds at least as many values as any other, so its mean is within sqrt(warps) standard
+// deviations of the row's, and moving there costs no more digits than that.
+template <int kMaxThreads, typename T, int kVectors>
+__device__ __forceinline__ RowStatistics
+layer_statistics_of_block(const RowRegisters<T, kVectors>& x, float warp_sum, uint32_t num_vectors,
+                          float inverse_columns, float eps) {
+  struct alignas(16) WarpPart {
+    float pivot, sum, sum_of_squares, count;
+  };
+  __shared__ WarpPart parts[kMaxThreads / kWarpThreads];
+  const uint32_t thread = threadIdx.x, num_warps = blockDim.x / kWarpThreads;
+  const uint32_t warp = thread / kWarpThreads;
+  uint32_t vectors = 0;  // of this warp
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t first = warp * kWarpThreads + static_cast<uint32_t>(i) * blockDim.x;
+    if (first < num_vectors) vectors += min(num_vectors - first, uint32_t{kWarpThreads});
+  }
+  const float count = static_cast<float>(vectors * Vector<T>::kSize);
+  const float pivot = __fdividef(warp_sum, fmaxf(count, 1.0f));
+  float centred[1 + kMeanHasError<T>] = {};
+  add_centred(x, num_vectors, pivot, centred);
+  reduce_lanes<Sum>(centred, kWarpThreads);
+  if (thread % kWarpThreads == 0) {
+    parts[warp] = {pivot, kMeanHasError<T> ? centred[kMeanHasError<T>] : 0.0f, centred[0], count};
+  }
+  __syncthreads();
+  const float first_pivot = parts[0].pivot;
+  float sum = 0.0f, sum_of_squares = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kMaxThreads / kWarpThreads; ++i) {
+    if (i >= num_warps) break;
+    const WarpPart part = parts[i];
+    const float shift = part.pivot - first_pivot;
+    sum += __fmaf_rn(part.count, shift, part.sum);
+    // The bracket has the sign of the shift wherever this is large: no infinities of two signs.
+    sum_of_squares +=
+        __fmaf_rn(shift, __fmaf_rn(part.count, shift, 2.0f * part.sum), part.sum_of_squares);
+  }
+  return layer_statistics(first_pivot, sum, sum_of_squares, inverse_columns, eps);
+}
+
 // Statistics of rows held in registers. Vectors past the end of a row are zeros, which a sum does
-// not see; the centred values skip them.
+// not see.
 template <NormKind kKind, typename Group, typename T, int kVectors>
 __device__ __forceinline__ void row_statistics(
     const RowRegisters<T, kVectors> (&x)[Group::kNumRows], uint32_t num_vectors,
@@ -133,35 +203,30 @@ __device__ __forceinline__ void row_statistics(
       }
     }
   }
-  Group::template reduce<Sum, 0>(sums);
   if constexpr (kKind == NormKind::rms) {
+    Group::template reduce<Sum, 0>(sums);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       statistics[r] = rms_statistics(sums[r], inverse_columns, eps);
     }
+  } else if constexpr (Group::kSharedByBlock) {
+    reduce_lanes<Sum>(sums, kWarpThreads);
+    statistics[0] = layer_statistics_of_block<Group::kThreads>(x[0], sums[0], num_vectors,
+                                                               inverse_columns, eps);
   } else {
-    float centred[2 * kRows] = {};
+    Group::template reduce<Sum, 0>(sums);
+    constexpr int kSums = 1 + kMeanHasError<T>;
+    float centred[kSums * kRows] = {};
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       sums[r] *= inverse_columns;
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        if (RowRegisters<T, kVectors>::index(i) >= num_vectors) continue;
-        float values[kSize];
-        widen(x[r].vectors[i], values);
-#pragma unroll
-        for (int j = 0; j < kSize; ++j) {
-          const float difference = values[j] - sums[r];
-          centred[2 * r] += difference;
-          centred[2 * r + 1] = __fmaf_rn(difference, difference, centred[2 * r + 1]);
-        }
-      }
+      add_centred(x[r], num_vectors, sums[r], centred + kSums * r);
     }
     Group::template reduce<Sum, 1>(centred);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      statistics[r] =
-          layer_statistics(sums[r], centred[2 * r], centred[2 * r + 1], inverse_columns, eps);
+      const float error = kMeanHasError<T> ? centred[kSums * r + kSums - 1] : 0.0f;
+      statistics[r] = layer_statistics(sums[r], error, centred[kSums * r], inverse_columns, eps);
     }
   }
 }

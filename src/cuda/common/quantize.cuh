@@ -385,14 +385,24 @@ __device__ __forceinline__ unsigned char encode_one(float x, float inverse, int 
   }
 }
 
+// A float that a neighbour may be replacing by another one with the same meaning. It comes from L1:
+// all threads of a large grid asking L2 for one address would take longer than their own data.
+__device__ __forceinline__ float load_shared_by_all(const float* address) {
+  float value;
+  asm volatile("ld.global.ca.f32 %0, [%1];" : "=f"(value) : "l"(address) : "memory");
+  return value;
+}
+
 // A tile: blockDim.x units side by side, blockDim.y rows over each other, kTileRows times. Tiles of
-// a row come first, so that neighbours share DRAM pages.
+// a row come first, so that neighbours share DRAM pages. Backwards: the last tile first, for what
+// another kernel has just read from the front and L2 still has the end of.
 struct TilePlace {
   int64_t column, first_row;
 };
-__device__ __forceinline__ TilePlace tile_place(unsigned column_tiles) {
-  const unsigned row_tile = blockIdx.x / column_tiles;
-  const unsigned column_tile = blockIdx.x - row_tile * column_tiles;
+__device__ __forceinline__ TilePlace tile_place(unsigned column_tiles, bool backwards = false) {
+  const unsigned tile = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const unsigned row_tile = tile / column_tiles;
+  const unsigned column_tile = tile - row_tile * column_tiles;
   return {(static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * kUnit,
           static_cast<int64_t>(row_tile) * (blockDim.y * kTileRows) + threadIdx.y};
 }

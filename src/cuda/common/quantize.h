@@ -83,6 +83,10 @@ inline constexpr int kColumnThreads = 512;
 inline constexpr int kColumnUnits = 4;
 inline constexpr int kColumnRows = kColumnThreads / kColumnUnits;  // rows at once
 inline constexpr int kColumnKept = 8;                              // units a thread keeps
+// Columns of few rows: a warp is 4 units wide.
+inline constexpr int kFewThreads = 128;
+inline constexpr int kFewUnits = 8;  // units a thread keeps
+inline constexpr int kFewRows = kFewUnits * 32 / kColumnUnits;
 // One tensor in a cluster's registers.
 inline constexpr int kTensorThreads = 1024;
 inline constexpr int kTensorUnits = 4;  // a thread

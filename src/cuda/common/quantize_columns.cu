@@ -9,7 +9,7 @@ template <typename Format>
 struct ColumnShared {
   static constexpr int kColumns = kColumnUnits * kUnit;
   Extent<Format> warps[kColumnThreads / 32][kColumns];
-  Extent<Format> columns[kColumns];
+  Extent<Format> blocks[kMaxClusterBlocks][kColumns];
   float inverse[kColumns];
   int zero[kColumns];
 };
@@ -40,6 +40,7 @@ struct ColumnExtents {
   }
 };
 
+// Needs a cluster_arrive before it.
 template <typename T, typename Format>
 __device__ __forceinline__ void find_rules(const QuantizeParams& params,
                                            const ColumnExtents<T, Format>& found,
@@ -56,22 +57,24 @@ __device__ __forceinline__ void find_rules(const QuantizeParams& params,
     if (lane < kColumnUnits) shared.warps[warp][lane * kUnit + j] = extents[j];
   }
   __syncthreads();
+  cluster_wait();  // all blocks have started
   if (thread < shared.kColumns) {
     Extent<Format> extent = shared.warps[0][thread];
+#pragma unroll
     for (int w = 1; w < kColumnThreads / 32; ++w) extent.include(shared.warps[w][thread]);
-    shared.columns[thread] = extent;
+    Extent<Format>* place = &shared.blocks[cluster_rank()][thread];
+    for (uint32_t rank = 0; rank < cluster_size(); ++rank) {
+      store_to_cluster(&place->high, rank, extent.high);
+      if constexpr (has_zero<Format>) store_to_cluster(&place->low, rank, extent.low);
+    }
   }
   cluster_arrive();
   cluster_wait();
   if (thread < shared.kColumns) {
     Extent<Format> extent{};
-    for (uint32_t rank = 0; rank < cluster_size(); ++rank) {
-      Extent<Format> other{};
-      other.high = load_from_cluster(&shared.columns[thread].high, rank);
-      if constexpr (has_zero<Format>) {
-        other.low = load_from_cluster(&shared.columns[thread].low, rank);
-      }
-      extent.include(other);
+#pragma unroll
+    for (uint32_t rank = 0; rank < kMaxClusterBlocks; ++rank) {
+      if (rank < cluster_size()) extent.include(shared.blocks[rank][thread]);
     }
     const ScaleAndZero rule = extent.scale(params.pow2_scale);
     shared.inverse[thread] = rule.inverse;
@@ -97,6 +100,7 @@ __device__ __forceinline__ void quantize_columns(const QuantizeParams& params) {
   const bool inside = stripe + in_stripe < params.num_columns;
   const int first_row =
       static_cast<int>(cluster_rank() * (kUnits * kColumnRows) + threadIdx.x / kColumnUnits);
+  cluster_arrive();
   wait_for_previous_kernels();
   Unit<T> units[kUnits];
   const T* x =
@@ -124,8 +128,6 @@ __device__ __forceinline__ void quantize_columns(const QuantizeParams& params) {
     }
     codes += kColumnRows * params.num_columns;
   }
-  cluster_arrive();  // shared memory stays until all have read it
-  cluster_wait();
 }
 
 // The same for more rows than fit into registers: they are read twice, the second time from L2
@@ -145,10 +147,11 @@ __device__ __forceinline__ void quantize_long_columns(const QuantizeParams& para
     if constexpr (kAligned) return load_unit(from, column, N);
     return Unit<T>::gather(from + column, static_cast<int>(min(N - column, int64_t{kUnit})));
   };
+  cluster_arrive();
   wait_for_previous_kernels();
   allow_next_kernel();
   ColumnExtents<T, Format> extents;
-  constexpr int kAtOnce = kAligned ? 4 : 1;  // loads in flight
+  constexpr int kAtOnce = kAligned ? 16 / sizeof(T) : 1;  // loads in flight
   for (int64_t row = first_row; row < params.num_rows; row += kAtOnce * step) {
     Unit<T> units[kAtOnce];
 #pragma unroll
@@ -159,7 +162,10 @@ __device__ __forceinline__ void quantize_long_columns(const QuantizeParams& para
     for (int i = 0; i < kAtOnce; ++i) extents.include(units[i]);
   }
   find_rules(params, extents, first_column, shared);
-  for (int64_t row = first_row; row < params.num_rows; row += kAtOnce * step) {
+  // Backwards: L2 has the last rows.
+  const int64_t strides = (params.num_rows + kAtOnce * step - 1) / (kAtOnce * step);
+  for (int64_t stride = strides - 1; stride >= 0; --stride) {
+    const int64_t row = first_row + stride * kAtOnce * step;
     Unit<T> units[kAtOnce];
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
@@ -184,14 +190,66 @@ __device__ __forceinline__ void quantize_long_columns(const QuantizeParams& para
       }
     }
   }
-  cluster_arrive();
-  cluster_wait();
 }
 
+// A warp for each stripe of 32 columns with few rows: 8 of them at once, kFewUnits times. No
+// barrier. Block: 4 warps. Rows as in quantize_columns. Roofline: latency.
 template <typename T, typename Format>
-__device__ __forceinline__ void quantize_columns_1(const QuantizeParams& params) {
-  quantize_columns<T, Format, 1>(params);
+__device__ __forceinline__ void quantize_columns_few(const QuantizeParams& params) {
+  constexpr int kLanes = 32, kRowsAtOnce = kLanes / kColumnUnits;
+  const int num_rows = static_cast<int>(params.num_rows);
+  const int lane = threadIdx.x % kLanes;
+  const int64_t unit =
+      (static_cast<int64_t>(blockIdx.x) * (blockDim.x / kLanes) + threadIdx.x / kLanes) *
+          kColumnUnits +
+      lane % kColumnUnits;
+  const int64_t column = unit * kUnit;
+  const bool inside = column < params.num_columns;
+  const int first_row = lane / kColumnUnits;
+  wait_for_previous_kernels();
+  Unit<T> units[kFewUnits];
+  const T* x = static_cast<const T*>(params.x) + first_row * params.rows.stride + column;
+#pragma unroll
+  for (int i = 0; i < kFewUnits; ++i) {
+    const bool loads = inside && first_row + i * kRowsAtOnce < num_rows;
+    units[i] = loads ? Unit<T>::load(x) : Unit<T>::zero();
+    x += kRowsAtOnce * params.rows.stride;
+  }
+  allow_next_kernel();
+  ColumnExtents<T, Format> found;
+#pragma unroll
+  for (int i = 0; i < kFewUnits; ++i) found.include(units[i]);
+  Extent<Format> extents[kUnit];
+  found.widen(extents);
+  float inverse[kUnit];
+  int zero[kUnit];
+#pragma unroll
+  for (int j = 0; j < kUnit; ++j) {
+#pragma unroll
+    for (int mask = kLanes / 2; mask >= kColumnUnits; mask /= 2) {
+      extents[j].include(extents[j].shuffled(mask));
+    }
+    const ScaleAndZero rule = extents[j].scale(params.pow2_scale);
+    inverse[j] = rule.inverse;
+    zero[j] = rule.zero;
+    if (inside && first_row == 0) {
+      params.scale[column + j] = rule.scale;
+      if constexpr (has_zero<Format>) params.zero[column + j] = rule.zero;
+    }
+  }
+  unsigned char* codes =
+      static_cast<unsigned char*>(params.codes) + first_row * params.num_columns + column;
+#pragma unroll
+  for (int i = 0; i < kFewUnits; ++i) {
+    if (inside && first_row + i * kRowsAtOnce < num_rows) {
+      float values[kUnit];
+      units[i].widen(values);
+      *reinterpret_cast<uint2*>(codes) = encode_columns<Format>(values, inverse, zero);
+    }
+    codes += kRowsAtOnce * params.num_columns;
+  }
 }
+
 template <typename T, typename Format>
 __device__ __forceinline__ void quantize_columns_8(const QuantizeParams& params) {
   quantize_columns<T, Format, kColumnKept>(params);
@@ -207,7 +265,7 @@ __device__ __forceinline__ void quantize_columns_any(const QuantizeParams& param
 
 }  // namespace ac4k
 
-AC4K_QUANTIZE_KERNELS(quantize_columns_1, ac4k::kColumnThreads)
+AC4K_QUANTIZE_KERNELS(quantize_columns_few, ac4k::kFewThreads)
 AC4K_QUANTIZE_FORMATS(float, f32, quantize_columns_8, ac4k::kColumnThreads)
 AC4K_QUANTIZE_FORMATS(__half, f16, quantize_columns_8, ac4k::kColumnThreads, 2)
 AC4K_QUANTIZE_FORMATS(__nv_bfloat16, bf16, quantize_columns_8, ac4k::kColumnThreads, 2)

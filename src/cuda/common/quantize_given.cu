@@ -29,7 +29,7 @@ __device__ __forceinline__ ScalePlace scale_place(const QuantizeParams& params, 
 // A pending amax becomes a scale in the hands of whoever sees it first: all get the same.
 template <typename Format>
 __device__ __forceinline__ float scale_at(const QuantizeParams& params, int64_t index) {
-  const float found = static_cast<const volatile float*>(params.given)[index];
+  const float found = load_shared_by_all(params.given + index);
   if (!params.pending || !signbit(found)) return found;
   return scale_of<Format::kMax>(-found, params.pow2_scale);
 }
@@ -38,7 +38,7 @@ __device__ __forceinline__ float scale_at(const QuantizeParams& params, int64_t 
 // Roofline: HBM.
 template <typename T, typename Format>
 __device__ __forceinline__ void quantize_given(const QuantizeParams& params) {
-  const TilePlace place = tile_place(params.column_tiles);
+  const TilePlace place = tile_place(params.column_tiles, params.pending);
   const int64_t N = params.num_columns, column = place.column;
   wait_for_previous_kernels();
   Unit<T> units[kTileRows];

@@ -81,9 +81,11 @@ __device__ __forceinline__ void quantize_mx(const BlockQuantizeParams& params) {
 // tiles, over the padding too where scales are tiled. No shared memory. Roofline: HBM.
 template <typename T, bool kAligned>
 __device__ __forceinline__ void quantize_nvfp4(const BlockQuantizeParams& params) {
-  const unsigned row_tile = blockIdx.x / params.column_tiles;
+  // Backwards behind the search for the amax: L2 has the end of x.
+  const unsigned tile = params.pending ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+  const unsigned row_tile = tile / params.column_tiles;
   const int block =
-      static_cast<int>((blockIdx.x - row_tile * params.column_tiles) * blockDim.x + threadIdx.x);
+      static_cast<int>((tile - row_tile * params.column_tiles) * blockDim.x + threadIdx.x);
   const int64_t first_row = static_cast<int64_t>(row_tile) * (blockDim.y * kTileRows) + threadIdx.y;
   const int blocks = static_cast<int>(params.num_columns / kNvBlock);
   const int scale_tiles = (blocks + kScaleTileBlocks - 1) / kScaleTileBlocks;
@@ -101,7 +103,7 @@ __device__ __forceinline__ void quantize_nvfp4(const BlockQuantizeParams& params
     }
   }
   // Minus the amax of all becomes the scale in the hands of whoever sees it: all get the same.
-  float global_scale = *static_cast<const volatile float*>(params.given);
+  float global_scale = load_shared_by_all(params.given);
   if (params.pending && signbit(global_scale)) global_scale = nvfp4_global_scale(-global_scale);
   allow_next_kernel();
   if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) *params.global_scale = global_scale;

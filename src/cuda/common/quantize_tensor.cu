@@ -12,11 +12,12 @@ namespace ac4k {
 template <typename T, typename Format>
 __device__ __forceinline__ void quantize_tensor(const QuantizeParams& params) {
   __shared__ Extent<Format> shared[32];
-  __shared__ Extent<Format> whole;
+  __shared__ Extent<Format> of_blocks[kMaxClusterBlocks];
   const uint32_t in_row = static_cast<uint32_t>(params.num_columns) / kUnit;
   const uint32_t num_units = static_cast<uint32_t>(params.num_rows) * in_row;
-  const uint32_t first = cluster_rank() * kTensorThreads + threadIdx.x;
-  const uint32_t step = cluster_size() * kTensorThreads;
+  const uint32_t first = cluster_rank() * blockDim.x + threadIdx.x;
+  const uint32_t step = cluster_size() * blockDim.x;
+  cluster_arrive();
   wait_for_previous_kernels();
   Unit<T> units[kTensorUnits];
 #pragma unroll
@@ -24,9 +25,14 @@ __device__ __forceinline__ void quantize_tensor(const QuantizeParams& params) {
     const uint32_t unit = first + i * step;
     units[i] = Unit<T>::zero();
     if (unit < num_units) {
-      const uint32_t row = unit / in_row;
-      const T* x = row_of_x<T>(params, row);
-      units[i] = Unit<T>::load(x + (unit - row * in_row) * kUnit);
+      const T* x = static_cast<const T*>(params.x);
+      if (params.rows.num_inner == 0 && params.rows.stride == params.num_columns) {
+        x += static_cast<int64_t>(unit) * kUnit;
+      } else {
+        const uint32_t row = unit / in_row;
+        x = row_of_x<T>(params, row) + (unit - row * in_row) * kUnit;
+      }
+      units[i] = Unit<T>::load(x);
     }
   }
   allow_next_kernel();
@@ -34,16 +40,18 @@ __device__ __forceinline__ void quantize_tensor(const QuantizeParams& params) {
 #pragma unroll
   for (int i = 0; i < kTensorUnits; ++i) extent.include(units[i]);
   extent = block_extent(extent, shared);
-  if (threadIdx.x == 0) whole = extent;
-  cluster_arrive();
   cluster_wait();
-  for (uint32_t rank = 0; rank < cluster_size(); ++rank) {
-    Extent<Format> other{};
-    other.high = load_from_cluster(&whole.high, rank);
-    if constexpr (has_zero<Format>) other.low = load_from_cluster(&whole.low, rank);
-    extent.include(other);
+  if (threadIdx.x < cluster_size()) {
+    Extent<Format>* place = &of_blocks[cluster_rank()];
+    store_to_cluster(&place->high, threadIdx.x, extent.high);
+    if constexpr (has_zero<Format>) store_to_cluster(&place->low, threadIdx.x, extent.low);
   }
   cluster_arrive();
+  cluster_wait();
+#pragma unroll
+  for (uint32_t rank = 0; rank < kMaxClusterBlocks; ++rank) {
+    if (rank < cluster_size()) extent.include(of_blocks[rank]);
+  }
   const ScaleAndZero rule = extent.scale(params.pow2_scale);
 #pragma unroll
   for (int i = 0; i < kTensorUnits; ++i) {
@@ -57,7 +65,6 @@ __device__ __forceinline__ void quantize_tensor(const QuantizeParams& params) {
     *params.scale = rule.scale;
     if constexpr (has_zero<Format>) *params.zero = rule.zero;
   }
-  cluster_wait();  // shared memory stays until all have read it
 }
 
 // Adds a block's extent to that of the tensor. Bits of floats that are not negative compare as the

@@ -3,7 +3,7 @@
 
 // A thread has 64 bytes in flight: two heads of two vectors (neox) or four of one (interleaved).
 #define AC4K_ROPE_KERNEL(name, T, Source, kPairs, kHeads, kNeox, kVector)        \
-  extern "C" __global__ void __launch_bounds__(ac4k::kRopeThreads, 4) name(      \
+  extern "C" __global__ void __launch_bounds__(ac4k::kRopeTableThreads, 8) name( \
       const __grid_constant__ ac4k::RopeParams params) {                         \
     ac4k::rotate_heads<T, ac4k::Source, kPairs, kHeads, kNeox, kVector>(params); \
   }

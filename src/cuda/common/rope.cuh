@@ -372,6 +372,7 @@ __device__ __forceinline__ void rotate_slot(const typename Source::Params& param
   for (int i = 0; i < kHeads; ++i) {
     if (group.has(i)) values[i] = slot.load(group.in + i * group.in_step);
   }
+  // Not before the loads: that the angles wait for it holds them up (measured).
   const auto place = Source::place_of(params, token);
   if (slot.pair >= 0 && Source::rotates(place)) {
     const auto angles = Source::template load<kPairs, kVector>(params, place, slot.pair);

@@ -6,7 +6,8 @@
 namespace ac4k {
 
 inline constexpr int kRopeMaxDims = 8;
-inline constexpr int kRopeThreads = 256;
+inline constexpr int kRopeThreads = 256;       // of a block, with a norm or a grid
+inline constexpr int kRopeTableThreads = 128;  // rope and mrope alone: small sizes end sooner
 
 // Heads of all tokens, in and out; strides in elements, the elements of a head in a row.
 struct RopeTensor {

@@ -51,7 +51,7 @@ __device__ __forceinline__ void reduce_lanes(float (&values)[kCount], unsigned w
 template <int kRows>
 struct WarpGroup {
   static constexpr int kNumRows = kRows;
-  static constexpr bool kAlwaysInRange = false;
+  static constexpr bool kAlwaysInRange = false, kSharedByBlock = false;
   // May be past the last row: threads have to take part in the reductions all the same.
   static __device__ __forceinline__ uint32_t row(uint32_t block, int i) {
     return (block * kRows + static_cast<uint32_t>(i)) * blockDim.y + threadIdx.y;
@@ -67,7 +67,8 @@ struct WarpGroup {
 template <int kMaxThreads>
 struct BlockGroup {
   static constexpr int kNumRows = 1;
-  static constexpr bool kAlwaysInRange = true;
+  static constexpr bool kAlwaysInRange = true, kSharedByBlock = true;
+  static constexpr int kThreads = kMaxThreads;
   static __device__ __forceinline__ uint32_t row(uint32_t block, int) { return block; }
   // Each warp leaves its part, then every thread adds up all of them in the same order.
   template <typename Reduction, int kSlot, int kCount>

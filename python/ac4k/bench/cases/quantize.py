@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..case import Case, last_dim
-from ..inputs import Sizes
+from ..inputs import Arguments, Sizes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,6 +17,7 @@ _SHAPES = ((1, 4096), (16, 4096), (64, 4096), (8192, 4096), (32768, 4096))
 _CPU_SHAPES = ((64, 4096), (2048, 4096))
 _QUICK_SHAPES = ((64, 512),)
 _GRANULARITIES = ("per_token", "per_tensor", "per_channel", "group128", "block128")
+_L2_BYTES = 60_000_000  # of an H200
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 _MIDPOINTS = (0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0)
 
@@ -146,6 +147,18 @@ def _moderate_scales(_: Sizes, arrays: Arrays) -> dict[str, Any]:
     return {"scale": lambda shape, kind: arrays.random(shape, kind, 1) % 32 + 112}
 
 
+def _traffic_of_one_scale(arguments: Arguments) -> tuple[int, int]:
+    """The first code waits for the last number: what is larger than L2 has to be read twice."""
+    reads = 2 if arguments.bytes_read > _L2_BYTES else 1
+    return arguments.bytes_read * reads, arguments.bytes_written
+
+
+def _traffic(arguments: Arguments) -> tuple[int, int]:
+    if arguments.options.get("granularity") == "per_tensor":
+        return _traffic_of_one_scale(arguments)
+    return arguments.bytes_read, arguments.bytes_written
+
+
 def _case(op: str, torch_fn: Any, *variants: dict[str, Any]) -> Case:
     return Case(
         op=op,
@@ -158,6 +171,7 @@ def _case(op: str, torch_fn: Any, *variants: dict[str, Any]) -> Case:
         variants=variants or ({},),
         torch_fn=torch_fn,
         given=_moderate_scales if op.startswith("dequantize_mx") else None,
+        traffic=_traffic_of_one_scale if op == "quantize_nvfp4" else _traffic,
     )
 
 
