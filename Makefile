@@ -8,10 +8,11 @@ TORCH ?= torch==2.13.0
 PIP_ARGS ?=
 WHEEL ?=
 GATES ?=
+SECONDS ?= 600
 export PYTHON TORCH PIP_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build demo test test-gpu lint format generate wheel clean
+.PHONY: help venv build demo test test-gpu fuzz-gguf lint format generate wheel clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -30,6 +31,9 @@ test: build ## every gate this machine can run; GATES="pytest ruff" runs some
 
 test-gpu: ## tests on this machine's GPU, without network; WHEEL=dist/... tests a built wheel
 	@tools/test_gpu.sh $(WHEEL)
+
+fuzz-gguf: ## libFuzzer over the GGUF reader for SECONDS (600)
+	@tools/fuzz_gguf.sh $(SECONDS)
 
 lint: venv ## format, ruff, mypy, generated files
 	@.venv/bin/python tools/check.py format ruff mypy generated

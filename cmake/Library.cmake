@@ -15,8 +15,8 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
 endif()
 
 set(src ${PROJECT_SOURCE_DIR}/src)
-file(GLOB_RECURSE AC4K_SOURCES CONFIGURE_DEPENDS ${src}/core/*.cpp ${src}/ops/*.cpp
-     ${src}/cuda/driver/*.cpp ${src}/rocm/driver/*.cpp)
+file(GLOB_RECURSE AC4K_SOURCES CONFIGURE_DEPENDS ${src}/core/*.cpp ${src}/gguf/*.cpp
+     ${src}/ops/*.cpp ${src}/cuda/driver/*.cpp ${src}/rocm/driver/*.cpp)
 file(GLOB AC4K_CPU_SOURCES CONFIGURE_DEPENDS ${src}/cpu/*.cpp ${src}/cpu/common/*.cpp)
 list(APPEND AC4K_SOURCES ${AC4K_CPU_SOURCES})
 set(kernel_flags $<$<BOOL:${AC4K_SANITIZE}>:-O1>) # source flags come after the target's

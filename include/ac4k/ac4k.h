@@ -163,6 +163,88 @@ AC4K_API const char* ac4k_jit_list_json(void);
 /* Empties the kernel cache; `num_removed` may be NULL. */
 AC4K_API ac4k_status ac4k_jit_clear(int64_t* num_removed);
 
+/* ---- GGUF files -------------------------------------------------------------------------- */
+
+#define AC4K_GGUF_MAX_DIMS 4
+#define AC4K_GGUF_MAX_NESTING 4 /* arrays in arrays */
+
+/* An open file: it is mapped, checked once as a whole, and never changed. Version 2 or 3,
+ * little-endian. Whatever a damaged or hostile file holds, opening it gives an error that names the
+ * field. A file that others shorten while it is open is beyond that: touching lost pages raises
+ * SIGBUS, as with every mapping. Replace files by renaming instead. */
+typedef struct ac4k_gguf ac4k_gguf;
+
+AC4K_API ac4k_status ac4k_gguf_open(const char* path, ac4k_gguf** file);
+/* The same over bytes in memory, which must outlive `file`. */
+AC4K_API ac4k_status ac4k_gguf_read(const void* bytes, size_t num_bytes, ac4k_gguf** file);
+/* Unmaps the file: values and tensors read from it are gone. NULL is fine. */
+AC4K_API void ac4k_gguf_close(ac4k_gguf* file);
+
+/* UTF-8 in the mapped file; not terminated. */
+typedef struct ac4k_gguf_string {
+  const char* data;
+  uint64_t num_bytes;
+} ac4k_gguf_string;
+
+typedef struct ac4k_gguf_header {
+  uint32_t version;
+  uint32_t alignment; /* of tensors in the file */
+  uint64_t num_values;
+  uint64_t num_tensors;
+  uint64_t data_offset; /* of the tensors' section */
+  const void* bytes;    /* the whole file; writable, and what is written stays in this process */
+  uint64_t num_bytes;
+} ac4k_gguf_header;
+
+AC4K_API ac4k_gguf_header ac4k_gguf_get_header(const ac4k_gguf* file);
+
+/* Types of metadata values, numbered as in the file. */
+typedef enum ac4k_gguf_kind {
+  AC4K_GGUF_UINT8 = 0,
+  AC4K_GGUF_INT8 = 1,
+  AC4K_GGUF_UINT16 = 2,
+  AC4K_GGUF_INT16 = 3,
+  AC4K_GGUF_UINT32 = 4,
+  AC4K_GGUF_INT32 = 5,
+  AC4K_GGUF_FLOAT32 = 6,
+  AC4K_GGUF_BOOL = 7, /* a byte, 0 or 1 */
+  AC4K_GGUF_STRING = 8,
+  AC4K_GGUF_ARRAY = 9,
+  AC4K_GGUF_UINT64 = 10,
+  AC4K_GGUF_INT64 = 11,
+  AC4K_GGUF_FLOAT64 = 12
+} ac4k_gguf_kind;
+
+typedef struct ac4k_gguf_value {
+  int32_t kind;         /* an ac4k_gguf_kind */
+  int32_t element_kind; /* of an array's elements; -1 where there are none */
+  uint64_t count;       /* elements of an array, bytes of a string, 1 for a number */
+  const void* data;     /* little-endian, not aligned */
+  uint64_t num_bytes;   /* at `data` */
+} ac4k_gguf_value;
+
+/* Metadata in the order of the file. */
+AC4K_API ac4k_status ac4k_gguf_get_value(const ac4k_gguf* file, size_t index, ac4k_gguf_string* key,
+                                         ac4k_gguf_value* value);
+/* Steps through an array: zero `element` first, then call while it gives 1. */
+AC4K_API int32_t ac4k_gguf_next_element(const ac4k_gguf_value* array, ac4k_gguf_value* element);
+
+typedef struct ac4k_gguf_tensor {
+  ac4k_gguf_string name;
+  const char* format; /* "f32", "q4_0" and so on; lives as long as the library */
+  int32_t type;       /* the same, by its number in the file */
+  int32_t block_values;
+  int32_t block_bytes;
+  int32_t ndim;
+  int64_t shape[AC4K_GGUF_MAX_DIMS]; /* slowest dim first, as everywhere here but in the file */
+  uint64_t offset;                   /* in the file */
+  const void* data;
+  uint64_t num_bytes;
+} ac4k_gguf_tensor;
+
+AC4K_API ac4k_status ac4k_gguf_get_tensor(const ac4k_gguf* file, size_t index,
+                                          ac4k_gguf_tensor* tensor);
+
 #ifdef __cplusplus
 }
 #endif

@@ -29,7 +29,7 @@ from ac4k.settings import (
 )
 
 if TYPE_CHECKING:
-    from ac4k import bench, jit, nn, reference
+    from ac4k import bench, gguf, jit, nn, reference
     from ac4k.profiling import profile
     from ac4k.quant_linear import pack, unpack
     from ac4k.quant_tensor import QuantTensor
@@ -47,6 +47,7 @@ __all__ = [
     "get_arch",
     "get_backend",
     "get_num_threads",
+    "gguf",
     "info",
     "jit",
     "nn",
@@ -68,6 +69,7 @@ __all__ = [
 # Imported when first asked for, so that `import ac4k` stays quick.
 _LAZY = {
     "bench": ("ac4k.bench", None),
+    "gguf": ("ac4k.gguf", None),
     "jit": ("ac4k.jit", None),
     "nn": ("ac4k.nn", None),
     "reference": ("ac4k.reference", None),

@@ -1,6 +1,7 @@
 // ac4k._C: the eager door. One function per op, settings and facts, and kernels of one's own.
 #include <vector>
 
+#include "python/gguf.hpp"
 #include "python/op_call.hpp"
 #include "python/tensor.hpp"
 #include "python/torch_guard.hpp"
@@ -184,6 +185,7 @@ PyMethodDef methods[] = {
     {"kernel_json", kernel_json, METH_O, nullptr},
     {"kernel_launch", kernel_launch, METH_VARARGS, nullptr},
     {"describe", describe, METH_O, nullptr},
+    {"gguf_open", gguf_open, METH_O, nullptr},
     {"calibrate_torch_guard", calibrate_torch_guard, METH_NOARGS, nullptr},
     {"set_torch_guard", set_torch_guard, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -1,0 +1,331 @@
+"""Writes GGUF files, version 3: whole, or one tensor after the other, never half a file."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from ac4k._gguf_types import ARRAY, PLAIN_TYPES, STRING, TENSOR_TYPES, VALUE_TYPES
+from ac4k.quant_tensor import QuantTensor, raw_shape
+
+_VERSION = 3
+_ALIGNMENT = "general.alignment"
+_DEFAULT_ALIGNMENT = 32
+_SMALLEST_ALIGNMENT = 8
+_MAX_DIMS = 4
+_LONGEST_NAME = 65535
+_MAX_NESTING = 4
+
+
+class TensorSpec(NamedTuple):
+    """What is written of a tensor before its bytes."""
+
+    name: str
+    format: str
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        plain = PLAIN_TYPES.get(self.format)
+        sizes = (*self.shape, plain.num_bytes) if plain else raw_shape(self.format, self.shape)
+        product = 1
+        for size in sizes:
+            product *= size
+        return product
+
+
+def write(
+    path: str | os.PathLike[str],
+    tensors: Mapping[str, Any],
+    metadata: Mapping[str, Any] | None = None,
+    *,
+    metadata_types: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes a GGUF file; `path` is replaced at once when everything is written, or not at all.
+
+    tensors: by name, `QuantTensor`s (not packed ones), NumPy arrays or torch tensors.
+    metadata: str, bool, int, float, NumPy scalars, and lists or arrays of them. A plain int is
+        written as uint32, or int32, uint64, int64 where it does not fit, a plain float as float32.
+    metadata_types: other types, by key: "uint64", "[float64]"; `File.metadata_types` has this form.
+    """
+    specs = [TensorSpec(name, *_format_and_shape(name, tensor)) for name, tensor in tensors.items()]
+    with Writer(path, specs, metadata, metadata_types=metadata_types) as writer:
+        for tensor in tensors.values():
+            writer.write(tensor)
+
+
+class Writer:
+    """A file whose tensors are announced first and then written one by one, in that order.
+
+    >>> import numpy as np, os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "tiny.gguf")
+    >>> with Writer(path, [TensorSpec("a", "f32", (2,)), TensorSpec("b", "i8", (3,))]) as writer:
+    ...     writer.write(np.zeros(2, np.float32))
+    ...     writer.write(np.arange(3, dtype=np.int8))
+
+    Nothing is at `path` before the `with` block ends well; an exception leaves what was there.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        tensors: Iterable[TensorSpec],
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        metadata_types: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.path = os.path.realpath(os.fspath(path))  # a link is followed, not replaced
+        self._specs = [TensorSpec(*spec) for spec in tensors]
+        metadata = metadata or {}
+        self._alignment = _alignment_of(metadata)
+        header = _header(self._specs, metadata, metadata_types or {}, self._alignment)
+        self._next = 0
+        folder, name = os.path.split(self.path)
+        self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        self._file = os.fdopen(os.open(self._temporary, flags, 0o666), "wb")
+        try:
+            self._file.write(header)
+            self._pad()
+        except BaseException:
+            self.discard()
+            raise
+
+    def write(self, tensor: Any) -> None:
+        """Writes the next tensor."""
+        if self._next == len(self._specs):
+            raise ValueError(f"gguf: {self.path}: expected {self._next} tensors, got one more")
+        spec = self._specs[self._next]
+        fmt, shape = _format_and_shape(spec.name, tensor)
+        if (fmt, shape) != (spec.format, spec.shape):
+            raise ValueError(
+                f"gguf: tensor {spec.name!r}: expected {spec.format} {list(spec.shape)}, "
+                f"got {fmt} {list(shape)}"
+            )
+        self._file.write(_bytes_of(tensor).data)
+        self._pad()
+        self._next += 1
+
+    def close(self) -> None:
+        """Puts the finished file in its place."""
+        if self._next != len(self._specs):
+            left = self._specs[self._next].name
+            self.discard()
+            raise ValueError(f"gguf: tensor {left!r}: expected its data, got the end of the file")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._temporary, self.path)
+
+    def discard(self) -> None:
+        """Gives up: nothing of the new file is left."""
+        self._file.close()
+        if os.path.exists(self._temporary):
+            os.unlink(self._temporary)
+
+    def _pad(self) -> None:
+        self._file.write(bytes(-self._file.tell() % self._alignment))
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+
+# ---- Tensors ---------------------------------------------------------------------------------
+
+
+def _format_and_shape(name: str, tensor: Any) -> tuple[str, tuple[int, ...]]:
+    shape = tuple(tensor.shape) if hasattr(tensor, "shape") else ()
+    if isinstance(tensor, QuantTensor):
+        if tensor.block_layout != "gguf":
+            raise ValueError(
+                f"gguf: tensor {name!r}: expected the layout gguf, got a packed QuantTensor"
+            )
+        return tensor.format, shape
+    dtype = str(getattr(tensor, "dtype", type(tensor).__name__)).removeprefix("torch.")
+    for fmt, plain in PLAIN_TYPES.items():
+        if plain.numpy_name == dtype:
+            return fmt, shape
+    expected = ", ".join(plain.numpy_name for plain in PLAIN_TYPES.values())
+    raise TypeError(f"gguf: tensor {name!r}: expected a QuantTensor or {expected}, got {dtype}")
+
+
+def _bytes_of(tensor: Any) -> Any:
+    """A tensor's bytes, without a copy where they are contiguous and in this machine's memory."""
+    import numpy
+
+    data = tensor.raw if isinstance(tensor, QuantTensor) else tensor
+    if hasattr(data, "detach"):
+        import torch
+
+        data = data.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return numpy.ascontiguousarray(data).reshape(-1).view(numpy.uint8)
+
+
+def _tensor_info(spec: TensorSpec, offset: int) -> bytes:
+    if spec.format not in TENSOR_TYPES:
+        raise ValueError(
+            f"gguf: tensor {spec.name!r}: expected a format of {', '.join(TENSOR_TYPES)}, "
+            f"got {spec.format!r}"
+        )
+    if len(spec.shape) > _MAX_DIMS:
+        raise ValueError(
+            f"gguf: tensor {spec.name!r}: expected at most {_MAX_DIMS} dims, got {spec.shape}"
+        )
+    return b"".join(
+        (
+            _encode_name("tensor name", spec.name),
+            struct.pack("<I", len(spec.shape)),
+            *(struct.pack("<Q", size) for size in reversed(spec.shape)),
+            struct.pack("<IQ", TENSOR_TYPES[spec.format], offset),
+        )
+    )
+
+
+# ---- Metadata --------------------------------------------------------------------------------
+
+
+def _header(
+    specs: Sequence[TensorSpec],
+    metadata: Mapping[str, Any],
+    types: Mapping[str, Any],
+    alignment: int,
+) -> bytes:
+    names = [spec.name for spec in specs]
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"gguf: tensor {twice!r}: expected names that differ, got it twice")
+    parts = [b"GGUF", struct.pack("<IQQ", _VERSION, len(specs), len(metadata))]
+    for key, value in metadata.items():
+        parts.append(_encode_name("metadata key", key))
+        try:
+            kind = "uint32" if key == _ALIGNMENT else types.get(key)
+            parts.append(_encode_value(value, kind))
+        except (struct.error, TypeError, ValueError, OverflowError) as error:
+            raised = TypeError if isinstance(error, TypeError) else ValueError
+            raise raised(f"gguf: metadata {key!r}: {error}") from error
+    offset = 0
+    for spec in specs:
+        parts.append(_tensor_info(spec, offset))
+        offset += -(-spec.nbytes // alignment) * alignment
+    return b"".join(parts)
+
+
+def _alignment_of(metadata: Mapping[str, Any]) -> int:
+    alignment = metadata.get(_ALIGNMENT, _DEFAULT_ALIGNMENT)
+    number = int(alignment) if hasattr(alignment, "__index__") else 0
+    if number < _SMALLEST_ALIGNMENT or number & (number - 1) or number >= 1 << 32:
+        raise ValueError(
+            f"gguf: metadata {_ALIGNMENT!r}: expected a power of two from "
+            f"{_SMALLEST_ALIGNMENT}, got {alignment!r}"
+        )
+    return number
+
+
+def _encode_name(what: str, name: str) -> bytes:
+    if not isinstance(name, str):
+        raise TypeError(f"gguf: {what}: expected str, got {type(name).__name__}")
+    data = name.encode()
+    if len(data) > _LONGEST_NAME:
+        raise ValueError(
+            f"gguf: {what}: expected at most {_LONGEST_NAME} bytes, got {len(data)}: {name[:40]!r}"
+        )
+    return struct.pack("<Q", len(data)) + data
+
+
+def _encode_string(text: Any) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError(f"expected str, got {type(text).__name__}")
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _encode_value(value: Any, kind: Any, depth: int = 0) -> bytes:
+    """A value behind its type; `kind` is the type's name, None to find one."""
+    kind = kind or _kind_of(value)
+    if isinstance(kind, list) or kind.startswith("["):
+        return struct.pack("<I", ARRAY) + _encode_array(value, kind, depth + 1)
+    number, letter = _value_type(kind)
+    if number == STRING:
+        return struct.pack("<I", STRING) + _encode_string(value)
+    return struct.pack(f"<I{letter}", number, value)
+
+
+def _encode_array(values: Any, kind: Any, depth: int) -> bytes:
+    """An array behind the type of its elements and their number."""
+    values = values.tolist() if hasattr(values, "tolist") else list(values)
+    if depth > _MAX_NESTING:
+        raise ValueError(f"expected at most {_MAX_NESTING} levels of lists, got more")
+    if isinstance(kind, list):
+        inner = b"".join(
+            _encode_array(value, each, depth + 1) for value, each in zip(values, kind, strict=True)
+        )
+        return struct.pack("<IQ", ARRAY, len(values)) + inner
+    number, letter = _value_type(kind[1:-1])
+    head = struct.pack("<IQ", number, len(values))
+    if number == STRING:
+        return head + b"".join(_encode_string(text) for text in values)
+    return head + struct.pack(f"<{len(values)}{letter}", *values)
+
+
+def _value_type(name: str) -> tuple[int, str]:
+    if name not in VALUE_TYPES:
+        raise ValueError(f"expected a type of {', '.join(VALUE_TYPES)}, got {name!r}")
+    return VALUE_TYPES[name]
+
+
+def _kind_of(value: Any) -> Any:
+    """The type a value is written as when nobody says which."""
+    if hasattr(value, "dtype"):  # NumPy knows
+        name = "string" if value.dtype.kind == "U" else value.dtype.name
+        if value.ndim == 0:
+            return name
+        return f"[{name}]" if value.ndim == 1 else [_kind_of(each) for each in value]
+    if not isinstance(value, list | tuple):
+        return _kind_of_all([value])
+    if any(isinstance(each, list | tuple) or getattr(each, "ndim", 0) > 0 for each in value):
+        return [_kind_of(each) for each in value]
+    return f"[{_kind_of_all(value)}]"
+
+
+def _kind_of_all(values: Sequence[Any]) -> str:
+    """One type for all of a list's elements; an empty one is of int32, like gguf's own."""
+    if not values:
+        return "int32"
+    kinds = {type(value) for value in values}
+    if kinds == {str}:
+        return "string"
+    if kinds == {bool}:
+        return "bool"
+    if kinds == {int}:
+        low, high = min(values), max(values)
+        fitting = (
+            ("uint32", 0, 1 << 32),
+            ("int32", -(1 << 31), 1 << 31),
+            ("uint64", 0, 1 << 64),
+            ("int64", -(1 << 63), 1 << 63),
+        )
+        for name, least, end in fitting:
+            if least <= low and high < end:
+                return name
+        raise ValueError(f"expected integers of 64 bits, got {low} to {high}")
+    if kinds <= {int, float}:
+        return "float32"
+    if len(kinds) == 1 and hasattr(values[0], "dtype"):
+        return str(values[0].dtype.name)
+    names = ", ".join(sorted(kind.__name__ for kind in kinds))
+    raise TypeError(f"expected str, bool, int, float or a list of one of them, got {names}")

@@ -1,0 +1,429 @@
+"""ac4k.gguf: what is written is read back, by us and by the `gguf` package; damage is named."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+import ac4k
+from ac4k import gguf
+from ac4k._formats import FORMATS, STORED_FORMATS
+from ac4k._gguf_types import PLAIN_TYPES, TENSOR_TYPES
+from ac4k.quant_tensor import raw_shape
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
+import gguf_cases
+from gguf_cases import CASES, CORPUS
+
+METADATA: dict[str, Any] = {
+    "general.architecture": "llama",
+    "general.name": "größe 🎈",
+    "llama.block_count": 2,
+    "llama.rope.freq_base": 10000.0,
+    "negative": -5,
+    "large": 2**40,
+    "larger": -(2**40),
+    "flag": True,
+    "tokens": ["<s>", "", "é"],
+    "scores": [0.5, -1.0, 2],
+    "types": [1, 2, 3],
+    "empty": [],
+    "typed": np.float64(0.1),
+    "bytes": np.arange(4, dtype=np.uint8),
+}
+
+
+def random_tensor(fmt: str, shape: tuple[int, ...]) -> Any:
+    rng = np.random.default_rng(len(fmt))
+    if fmt in PLAIN_TYPES:
+        dtype = PLAIN_TYPES[fmt].numpy_dtype("")
+        size = int(np.prod(shape)) * dtype.itemsize
+        return rng.integers(0, 256, size, dtype=np.uint8).view(dtype).reshape(shape)
+    data = rng.integers(0, 256, raw_shape(fmt, shape), dtype=np.uint8)
+    return ac4k.QuantTensor(data, fmt, shape)
+
+
+def bytes_of(tensor: Any) -> bytes:
+    data = tensor.raw if isinstance(tensor, ac4k.QuantTensor) else tensor
+    if isinstance(data, torch.Tensor):
+        data = data.reshape(-1).view(torch.uint8).numpy()
+    return bytes(np.ascontiguousarray(data).view(np.uint8))
+
+
+def every_type() -> dict[str, Any]:
+    return {f"some.{fmt}.weight": random_tensor(fmt, (3, 512)) for fmt in TENSOR_TYPES}
+
+
+# ---- Round trips ----------------------------------------------------------------------------
+
+
+def test_everything_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "all.gguf"
+    tensors = every_type()
+    gguf.write(path, tensors, METADATA)
+    with gguf.open(path) as opened:
+        assert (opened.version, opened.alignment) == (3, 32)
+        assert list(opened.tensors) == list(tensors)
+        assert "some.f32.weight" in opened.tensors
+        for name, tensor in tensors.items():
+            found = opened.tensors[name]
+            assert type(found) is type(tensor)
+            assert tuple(found.shape) == (3, 512)
+            assert bytes_of(found) == bytes_of(tensor)
+            if isinstance(found, ac4k.QuantTensor):
+                assert found.format == tensor.format
+            else:
+                assert found.dtype == tensor.dtype
+        expected = {**METADATA, "typed": 0.1, "bytes": [0, 1, 2, 3]}
+        assert dict(opened.metadata) == expected
+        assert list(opened.metadata) == list(METADATA)
+        types = dict(opened.metadata_types)
+    assert types["llama.block_count"] == "uint32"
+    assert (types["large"], types["larger"]) == ("uint64", "int64")
+    assert (types["scores"], types["tokens"], types["bytes"]) == (
+        "[float32]",
+        "[string]",
+        "[uint8]",
+    )
+
+
+def test_types_survive_a_second_writing(tmp_path: Path) -> None:
+    content, _ = CASES["ok_tensors"]
+    first, second = tmp_path / "first.gguf", tmp_path / "second.gguf"
+    first.write_bytes(content)
+    with gguf.open(first) as opened:
+        types = opened.metadata_types
+        gguf.write(second, opened.tensors, opened.metadata, metadata_types=types)
+        with gguf.open(second) as again:
+            assert again.metadata == opened.metadata
+            assert again.metadata_types == opened.metadata_types
+            assert [info[:3] for info in again.infos.values()] == [
+                info[:3] for info in opened.infos.values()
+            ]
+    assert types["nested"] == ["[string]", "[int16]", []]
+    assert types["u8"] == "uint8"
+
+
+def test_the_gguf_package_reads_what_is_written(tmp_path: Path) -> None:
+    peer = pytest.importorskip("gguf")
+    path = tmp_path / "ours.gguf"
+    known = {kind.name.lower() for kind in peer.GGMLQuantizationType} - {"q8_1"}  # 40 bytes there
+    tensors = {k: v for k, v in every_type().items() if k.split(".")[1] in known}
+    gguf.write(path, tensors, METADATA)
+    reader = peer.GGUFReader(path)
+    for key, value in METADATA.items():
+        contents = reader.fields[key].contents()
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        assert contents == value, key
+    assert len(reader.tensors) == len(tensors)
+    for found in reader.tensors:
+        assert found.tensor_type.name.lower() == found.name.split(".")[1]
+        assert found.shape.tolist() == [512, 3]
+        assert bytes(found.data) == bytes_of(tensors[found.name])
+
+
+@pytest.mark.parametrize("alignment", [32, 64, 4096])
+def test_what_the_gguf_package_writes_is_read(tmp_path: Path, alignment: int) -> None:
+    peer = pytest.importorskip("gguf")
+    path = tmp_path / "theirs.gguf"
+    writer = peer.GGUFWriter(path, "llama")
+    writer.add_custom_alignment(alignment)
+    writer.add_uint8("u8", 200)
+    writer.add_int64("i64", -7)
+    writer.add_float64("f64", 0.1)
+    writer.add_bool("flag", False)
+    writer.add_array("tokens", ["a", "bc"])
+    writer.add_array("numbers", [3, -4])
+    values = np.random.default_rng(0).normal(size=(6, 256)).astype(np.float32)
+    writer.add_tensor("plain", values)
+    packed = {}
+    for kind in ("Q4_0", "Q8_0", "Q4_1"):
+        kind_type = peer.GGMLQuantizationType[kind]
+        packed[kind] = peer.quants.quantize(values, kind_type)
+        writer.add_tensor(kind, packed[kind], raw_dtype=kind_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with gguf.open(path) as opened:
+        assert opened.alignment == alignment
+        assert opened.metadata["tokens"] == ["a", "bc"]
+        assert opened.metadata["numbers"] == [3, -4]
+        assert (opened.metadata["i64"], opened.metadata["f64"]) == (-7, 0.1)
+        assert opened.metadata["flag"] is False
+        assert opened.metadata_types["u8"] == "uint8"
+        assert np.array_equal(opened.tensors["plain"], values)
+        for kind, data in packed.items():
+            weight = opened.tensors[kind]
+            assert (weight.format, weight.shape) == (kind.lower(), (6, 256))
+            assert bytes_of(weight) == data.tobytes()
+
+
+def test_sizes_are_those_of_the_gguf_package() -> None:
+    peer = pytest.importorskip("gguf")
+    for kind, sizes in peer.constants.GGML_QUANT_SIZES.items():
+        name = kind.name.lower()
+        assert TENSOR_TYPES[name] == kind.value
+        if name in PLAIN_TYPES:
+            assert sizes == (1, PLAIN_TYPES[name].num_bytes)
+        elif name != "q8_1":  # there with two float32, in no file
+            assert sizes == tuple({**FORMATS, **STORED_FORMATS}[name])
+
+
+@pytest.mark.parametrize("fmt", TENSOR_TYPES)
+def test_reader_and_writer_have_the_same_types(tmp_path: Path, fmt: str) -> None:
+    size = gguf.TensorSpec("w", fmt, (2, 256)).nbytes
+    path = tmp_path / "one.gguf"
+    path.write_bytes(gguf_cases.one([256, 2], TENSOR_TYPES[fmt], 0, size))
+    info = gguf.open(path).infos["w"]
+    assert (info.format, info.nbytes) == (fmt, size)
+
+
+# ---- Views ----------------------------------------------------------------------------------
+
+
+def test_tensors_are_views_that_outlive_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "views.gguf"
+    gguf.write(path, {"q": random_tensor("q4_0", (4, 64)), "f": np.arange(5, dtype=np.float32)})
+    before = path.read_bytes()
+    with gguf.open(path) as opened:
+        quantized, plain = opened.tensors["q"], opened.tensors["f"]
+        assert np.shares_memory(plain, opened.tensors["f"])
+        assert plain.ctypes.data % 32 == 0
+    path.unlink()
+    gc.collect()
+    assert plain.tolist() == [0, 1, 2, 3, 4]
+    assert bytes_of(quantized) == bytes_of(random_tensor("q4_0", (4, 64)))
+    plain[:] = 7  # this process's memory only
+    path.write_bytes(before)
+    assert gguf.open(path).tensors["f"].tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match="was closed"):
+        opened.tensors["q"]
+
+
+def test_torch_tensors_are_views_too(tmp_path: Path) -> None:
+    path = tmp_path / "torch.gguf"
+    tensors = {**every_type(), "none": np.zeros((0, 4), np.float32), "one": np.float32(3)}
+    gguf.write(path, tensors)
+    with gguf.open(path, device="cpu") as opened:
+        found = dict(opened.tensors)
+        assert found["some.f32.weight"].data_ptr() == opened.tensors["some.f32.weight"].data_ptr()
+    for name, tensor in tensors.items():
+        assert isinstance(found[name], torch.Tensor)
+        assert tuple(found[name].shape) == tuple(tensor.shape)
+        assert bytes_of(found[name]) == bytes_of(tensor)
+    assert found["some.bf16.weight"].dtype == torch.bfloat16
+    assert isinstance(found["some.q4_k.weight"], ac4k.QuantTensor)
+    again = tmp_path / "again.gguf"
+    gguf.write(again, found)  # from torch
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_neither_torch_nor_numpy_is_needed_to_look(tmp_path: Path) -> None:
+    path = tmp_path / "look.gguf"
+    path.write_bytes(CASES["ok_tensors"][0])
+    program = f"""
+import sys, ac4k
+with ac4k.gguf.open({str(path)!r}) as file:
+    print(len(file.metadata), len(file.infos), {{"torch", "numpy"}} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "20 6 set()", done.stderr
+
+
+# ---- Damage ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_wrong_is_named(tmp_path: Path, name: str) -> None:
+    content, error = CASES[name]
+    path = tmp_path / "case.gguf"
+    path.write_bytes(content)
+    if error is None:
+        with gguf.open(path) as opened:
+            for value in opened.tensors.values():
+                bytes_of(value)
+            assert set(opened.metadata) == set(opened.metadata_types)
+    else:
+        with pytest.raises((ValueError, NotImplementedError), match=f"gguf: {path}: {error}"):
+            gguf.open(path)
+
+
+def test_the_corpus_is_current() -> None:
+    for name, (content, _) in CASES.items():
+        kept = CORPUS / f"{name}.gguf"
+        assert not kept.exists() or kept.read_bytes() == content, "run tests/fuzz/gguf_cases.py"
+        assert kept.exists() or len(content) >= 8192
+    assert sum(path.stat().st_size for path in CORPUS.iterdir()) < 200_000
+
+
+def test_random_damage_is_an_error_or_a_file(tmp_path: Path) -> None:
+    rng = random.Random(0)
+    path = tmp_path / "damaged.gguf"
+    seeds = [content for content, _ in CASES.values() if len(content) < 8192]
+    seen = {True: 0, False: 0}
+    texts = set()
+    for _ in range(3000):
+        content = bytearray(rng.choice(seeds))
+        for _ in range(rng.randint(1, 4)):
+            where = rng.randrange(len(content) + 1)
+            what = rng.randrange(4)
+            if what == 0:
+                content[where : where + 1] = rng.randbytes(1)
+            elif what == 1:
+                content[where : where + 8] = rng.choice((0, 1, 2**31, 2**63, 2**64 - 1)).to_bytes(
+                    8, "little"
+                )
+            elif what == 2:
+                del content[where : where + rng.randint(1, 64)]
+            else:
+                content[where:where] = rng.choice(seeds)[: rng.randint(1, 64)]
+        path.write_bytes(content)
+        try:
+            with gguf.open(path) as opened:
+                _ = opened.metadata, opened.metadata_types
+                for value in opened.tensors.values():
+                    bytes_of(value)
+            seen[True] += 1
+        except (ValueError, NotImplementedError) as error:
+            texts.add(str(error).removeprefix(f"gguf: {path}: "))
+            seen[False] += 1
+    assert min(seen.values()) > 50, seen
+    assert len(texts) > 50
+    assert not any(text.startswith("gguf") for text in texts)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        gguf.open(tmp_path / "missing.gguf")
+    with pytest.raises(ValueError, match="regular file"):
+        gguf.open(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="regular file"):
+        gguf.open(tmp_path / "pipe")  # and does not wait for a writer
+    strange = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.gguf")
+    Path(strange).write_bytes(b"GGML")
+    with pytest.raises(ValueError, match=r"/\?.gguf: magic"):
+        gguf.open(strange)
+
+
+def test_a_sparse_file_costs_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.gguf"
+    content = gguf_cases.file(
+        tensors=[gguf_cases.tensor(b"w", [2**40], gguf_cases.T_I8, 0)], data=bytes(1)
+    )
+    path.write_bytes(content)
+    try:
+        os.truncate(path, len(content) - 1 + 2**40)
+    except OSError:
+        pytest.skip("the file system has no sparse files of this size")
+    weight = gguf.open(path).tensors["w"]
+    assert weight.shape == (2**40,)
+    assert weight[-1] == 0
+
+
+# ---- Writing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tensors", "metadata", "error", "text"),
+    [
+        ({"w": np.zeros(3, np.uint8)}, {}, TypeError, "tensor 'w': .*float32.*got uint8"),
+        ({"w": [1, 2]}, {}, TypeError, "tensor 'w': .*got list"),
+        ({"w": np.zeros((1,) * 5, np.int8)}, {}, ValueError, "tensor 'w': .*at most 4 dims"),
+        ({"x" * 65536: np.zeros(1, np.int8)}, {}, ValueError, "tensor name: .*at most 65535"),
+        ({}, {"key": None}, TypeError, "metadata 'key': .*got NoneType"),
+        ({}, {"key": [1, "a"]}, TypeError, "metadata 'key': .*got int, str"),
+        ({}, {"key": 2**64}, ValueError, "metadata 'key': .*64 bits"),
+        ({}, {"key": [-1, 2**63]}, ValueError, "metadata 'key': .*64 bits"),
+        ({}, {"key": 1e300}, ValueError, "metadata 'key': "),
+        ({}, {"key": np.float16(1)}, ValueError, "metadata 'key': .*got 'float16'"),
+        ({}, {"key": [[[[[1]]]]]}, ValueError, "metadata 'key': .*4 levels"),
+        ({}, {"general.alignment": 24}, ValueError, "'general.alignment': .*power of two.*24"),
+        ({}, {"general.alignment": "x"}, ValueError, "'general.alignment': .*'x'"),
+        ({}, {3: 1}, TypeError, "metadata key: expected str, got int"),
+    ],
+)
+def test_what_cannot_be_written_is_named(
+    tmp_path: Path, tensors: Any, metadata: Any, error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=f"gguf: .*{text}"):
+        gguf.write(tmp_path / "out.gguf", tensors, metadata)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_packed_weights_are_refused(tmp_path: Path) -> None:
+    weight = ac4k.QuantTensor(np.zeros(64 * 36, np.uint8), "q4_0", (64, 64), "packed")
+    with pytest.raises(ValueError, match="tensor 'w': expected the layout gguf"):
+        gguf.write(tmp_path / "out.gguf", {"w": weight})
+
+
+def test_types_can_be_given(tmp_path: Path) -> None:
+    path = tmp_path / "typed.gguf"
+    types = {"a": "uint8", "b": "[float64]", "d": ["[int8]", "[string]"]}
+    metadata = {"a": 3, "b": [1, 2], "d": [[1], ["x"]]}
+    gguf.write(path, {}, metadata, metadata_types=types)
+    with gguf.open(path) as opened:
+        assert opened.metadata == metadata
+        assert opened.metadata_types == types
+    for key, value, kind in (("a", 300, "uint8"), ("b", [1], "[text]"), ("c", "x", "int8")):
+        with pytest.raises(ValueError, match=f"metadata '{key}': "):
+            gguf.write(path, {}, {key: value}, metadata_types={key: kind})
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "out.gguf"
+    gguf.write(path, {"a": np.zeros(3, np.float32)})
+    before = path.read_bytes()
+    specs = [gguf.TensorSpec("a", "f32", (3,)), gguf.TensorSpec("b", "f16", (2,))]
+
+    def fail() -> None:
+        with gguf.Writer(path, specs) as writer:
+            writer.write(np.ones(3, np.float32))
+            assert path.read_bytes() == before
+            raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        fail()
+    with (
+        pytest.raises(ValueError, match="tensor 'b': expected its data"),
+        gguf.Writer(path, specs) as writer,
+    ):
+        writer.write(np.ones(3, np.float32))
+    for wrong in (np.ones(3, np.float64), np.ones(4, np.float32)):
+        with (
+            pytest.raises(ValueError, match=r"tensor 'a': expected f32 \[3\], got"),
+            gguf.Writer(path, specs) as writer,
+        ):
+            writer.write(wrong)
+    with pytest.raises(ValueError, match=r"tensor 'a': .*twice"):
+        gguf.Writer(path, [specs[0], specs[0]])
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    # A link stays one, and a file in use may be written over.
+    link = tmp_path / "link.gguf"
+    link.symlink_to(path)
+    with gguf.open(link) as opened:
+        gguf.write(link, opened.tensors, {"new": True})
+    assert link.is_symlink()
+    assert gguf.open(path).metadata == {"new": True}
+
+
+def test_bfloat16_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "bf16.gguf"
+    gguf.write(path, {"w": np.ones(2, ml_dtypes.bfloat16)})
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(ImportError, match=r"tensor 'w': .*ml_dtypes.*device='cpu'"):
+        gguf.open(path).tensors["w"]
+    assert gguf.open(path, device="cpu").tensors["w"].tolist() == [1, 1]
