@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,12 +95,13 @@ def device_sources(arch: str) -> list[Path]:
 
 
 def build_with_nvrtc(arch: str) -> dict[tuple[str, str], dict[str, int]]:
-    """Compiles the library's modules as at first use, into a cache of its own."""
+    """Compiles the library's modules as at first use, into a cache of its own. It stays: entries
+    are known by their contents, so the next run compiles what has changed.
+    """
     import ac4k.jit
 
-    with tempfile.TemporaryDirectory() as cache:
-        ac4k.jit.C.set("cache_dir", cache)
-        modules = ac4k.jit.build(None, arch)
+    ac4k.jit.C.set("cache_dir", str(ROOT / "build/device/jit_cache"))
+    modules = ac4k.jit.build(None, arch)
     return {
         (module["module"], kernel["name"]): kernel
         for module in modules
