@@ -9,7 +9,8 @@ venv=.venv
 build=build/dev
 stamp=$build/installed
 
-settings="${AC4K_BACKEND:-} ${AC4K_CUDA_ARCH:-} ${AC4K_ROCM_ARCH:-}"
+# The install has a list of the Python files.
+settings="$(find python/ac4k -name '*.py' | sort) ${AC4K_BACKEND:-} ${AC4K_CUDA_ARCH:-} ${AC4K_ROCM_ARCH:-}"
 wanted=$({ cat pyproject.toml $venv/installed; echo "$settings"; pwd; } | sha256sum)
 if [ "$(cat $stamp 2>/dev/null)" != "$wanted" ] || ! [ -x $venv/bin/ac4k ]; then
   echo "Building AC4K (about a minute on two cores the first time)"

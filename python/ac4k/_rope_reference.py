@@ -1,4 +1,4 @@
-"""RoPE in plain NumPy and float64: what reference.py makes the references of the RoPE ops from."""
+"""RoPE in plain NumPy and float64: what ac4k.reference makes its RoPE from."""
 
 from __future__ import annotations
 

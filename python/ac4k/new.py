@@ -27,7 +27,7 @@ _FILES = {
     "test.py.in": ("tests/python/test_{name}.py", "tests"),
     "case.py.in": ("python/ac4k/bench/cases/{name}.py", "benchmark"),
 }
-_REFERENCE = Path("python/ac4k/reference.py")
+_REFERENCE = Path("python/ac4k/reference/__init__.py")
 _TABLE_START = "REFERENCES: dict["
 
 
@@ -71,7 +71,7 @@ def _fill(template: str, name: str) -> str:
 
 
 def _with_reference(root: Path, name: str) -> str:
-    """reference.py with the op's function before the table and its entry at the table's end."""
+    """The references with the op's function before the table and its entry at the table's end."""
     text = (root / _REFERENCE).read_text()
     function = _fill((_TEMPLATES / "reference.py.in").read_text(), name)
     head, start, tail = text.partition(_TABLE_START)

@@ -20,7 +20,7 @@ struct OpDecl {
   const char* formula;  // what is computed and how it is rounded
   const char* example;  // one doctest: lines of ">>> ..." and results
   // How far from float64 the arithmetic may be, in eps of the arithmetic times the magnitude that
-  // python/ac4k/reference.py gives; the rounding to the output's dtype comes on top.
+  // python/ac4k/reference gives; the rounding to the output's dtype comes on top.
   double tolerance;
   // Every input is read before the output elements that depend on it are written, where both are
   // declared alike: an output may then be such an input.

@@ -353,7 +353,9 @@ class Call:
                 return None  # the dispatcher takes None for False; the other doors refuse it
             if value is not None:
                 arguments[param["name"]] = value
-        expected = references_of(self.op["name"], **arguments)
+        tensors = [param for param in self.op["params"] if param["kind"] == "tensor"]
+        dtypes = {param["name"]: self.dtype(param) for param in tensors}
+        expected = references_of(self.op["name"], dtypes=dtypes, **arguments)
         outputs = [] if result is None else result if isinstance(result, tuple) else [result]
         if len(outputs) == len(self.op["outputs"]) > len(self.present):  # the dispatcher's
             pairs = zip(outputs, self.op["outputs"], strict=True)

@@ -58,7 +58,7 @@ def test_files_are_where_they_belong(tree):
         text = (tree / path).read_text()
         assert NAME in text
         assert not {"@name@", "@Name@", "@NAME@"} & set(text.split())
-    assert f'"{NAME}": {NAME},' in (tree / "python/ac4k/reference.py").read_text()
+    assert f'"{NAME}": {NAME},' in (tree / "python/ac4k/reference/__init__.py").read_text()
 
 
 @pytest.mark.skipif(not (BIN / "ruff").exists(), reason="needs ruff and clang-format")
@@ -109,10 +109,10 @@ def test_names_in_use_are_refused(tree):
 
 
 def test_files_are_not_overwritten(tree):
-    before = (tree / "python/ac4k/reference.py").read_text()
+    before = (tree / "python/ac4k/reference/__init__.py").read_text()
     with pytest.raises(ValueError, match="exists already"):
         new_op(NAME, tree)
-    assert (tree / "python/ac4k/reference.py").read_text() == before
+    assert (tree / "python/ac4k/reference/__init__.py").read_text() == before
 
 
 def test_elsewhere_is_refused(tmp_path, capsys):

@@ -1,6 +1,6 @@
 """Is the result right? Asked before anything is timed: a fast wrong kernel is worth nothing.
 
-Errors are given as a share of what is allowed (see ac4k/reference.py): up to 1 is right.
+Errors are given as a share of what is allowed (see ac4k.reference): up to 1 is right.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ def check(
                 return Check(error, "PyTorch float64")
         if arrays.device == "cuda" and before.bytes_read > _LARGE_BYTES:
             return Check(_cpu_error(op, before, results, kinds, tolerance), "ac4k on the CPU")
-    return Check(_numpy_error(op, before, results, kinds, arrays, tolerance), "NumPy float64")
+    return Check(
+        _numpy_error(op, before, results, kinds, arrays, dtype, tolerance), "NumPy float64"
+    )
 
 
 def poison(out: Any) -> None:
@@ -174,12 +176,21 @@ def _numpy_error(
     results: list[Any],
     kinds: list[DType],
     arrays: Arrays,
+    dtype: DType,
     tolerance: float,
 ) -> float:
     from ..reference import error_ratio, references_of
 
     widened = arguments.replaced(arrays.to_float64)
-    expected = references_of(op["name"], *widened.args, **widened.options)
+    names = [param["name"] for param in op["params"]]
+    values = {**dict(zip(names, arguments.args, strict=False)), **arguments.options}
+    types = bound_types(op, dtype)
+    dtypes = {
+        param["name"]: dtype_of(op, param, types, values)
+        for param in op["params"]
+        if param["kind"] == "tensor"
+    }
+    expected = references_of(op["name"], *widened.args, dtypes=dtypes, **widened.options)
     pairs = zip(results, expected, kinds, strict=True)
     return max(
         error_ratio(kind.name, tolerance, arrays.to_float64(result), reference)

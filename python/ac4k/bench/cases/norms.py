@@ -68,7 +68,7 @@ def _qk_norm(
 
 
 def _row_sums(x: Tensor) -> float:
-    """As in reference.py: N/16 additions in a row, halved by the root."""
+    """As in ac4k.reference: N/16 additions in a row, halved by the root."""
     return 1 + x.shape[-1] / 256
 
 
