@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import ac4k
 from ac4k._gguf_types import ARRAY, PLAIN_TYPES, STRING, TENSOR_TYPES, VALUE_TYPES
 from ac4k.quant_tensor import QuantTensor, raw_shape
 
@@ -47,7 +48,7 @@ def write(
 ) -> None:
     """Writes a GGUF file; `path` is replaced at once when everything is written, or not at all.
 
-    tensors: by name, `QuantTensor`s (not packed ones), NumPy arrays or torch tensors.
+    tensors: by name, `QuantTensor`s (packed ones are unpacked), NumPy arrays or torch tensors.
     metadata: str, bool, int, float, NumPy scalars, and lists or arrays of them. A plain int is
         written as uint32, or int32, uint64, int64 where it does not fit, a plain float as float32.
     metadata_types: other types, by key: "uint64", "[float64]"; `File.metadata_types` has this form.
@@ -97,16 +98,24 @@ class Writer:
 
     def write(self, tensor: Any) -> None:
         """Writes the next tensor."""
-        if self._next == len(self._specs):
-            raise ValueError(f"gguf: {self.path}: expected {self._next} tensors, got one more")
-        spec = self._specs[self._next]
+        spec = self._next_spec()
         fmt, shape = _format_and_shape(spec.name, tensor)
         if (fmt, shape) != (spec.format, spec.shape):
             raise ValueError(
                 f"gguf: tensor {spec.name!r}: expected {spec.format} {list(spec.shape)}, "
                 f"got {fmt} {list(shape)}"
             )
-        self._file.write(_bytes_of(tensor).data)
+        self.write_bytes(_bytes_of(tensor))
+
+    def write_bytes(self, data: Any) -> None:
+        """Writes the next tensor from its bytes: a contiguous uint8 array."""
+        spec = self._next_spec()
+        view = memoryview(data).cast("B") if data.size else b""
+        if len(view) != spec.nbytes:
+            raise ValueError(
+                f"gguf: tensor {spec.name!r}: expected {spec.nbytes} bytes, got {len(view)}"
+            )
+        self._file.write(view)
         self._pad()
         self._next += 1
 
@@ -126,6 +135,11 @@ class Writer:
         self._file.close()
         if os.path.exists(self._temporary):
             os.unlink(self._temporary)
+
+    def _next_spec(self) -> TensorSpec:
+        if self._next == len(self._specs):
+            raise ValueError(f"gguf: {self.path}: expected {self._next} tensors, got one more")
+        return self._specs[self._next]
 
     def _pad(self) -> None:
         self._file.write(bytes(-self._file.tell() % self._alignment))
@@ -151,10 +165,6 @@ class Writer:
 def _format_and_shape(name: str, tensor: Any) -> tuple[str, tuple[int, ...]]:
     shape = tuple(tensor.shape) if hasattr(tensor, "shape") else ()
     if isinstance(tensor, QuantTensor):
-        if tensor.block_layout != "gguf":
-            raise ValueError(
-                f"gguf: tensor {name!r}: expected the layout gguf, got a packed QuantTensor"
-            )
         return tensor.format, shape
     dtype = str(getattr(tensor, "dtype", type(tensor).__name__)).removeprefix("torch.")
     for fmt, plain in PLAIN_TYPES.items():
@@ -168,7 +178,7 @@ def _bytes_of(tensor: Any) -> Any:
     """A tensor's bytes, without a copy where they are contiguous and in this machine's memory."""
     import numpy
 
-    data = tensor.raw if isinstance(tensor, QuantTensor) else tensor
+    data = ac4k.unpack(tensor).raw if isinstance(tensor, QuantTensor) else tensor
     if hasattr(data, "detach"):
         import torch
 

@@ -62,6 +62,12 @@ def _bench(options: argparse.Namespace) -> int:
     return run(options)
 
 
+def _gguf(options: argparse.Namespace) -> int:
+    from ._gguf_command import run
+
+    return run(options)
+
+
 def _jit(options: argparse.Namespace) -> int:
     from ._jit_command import run
 
@@ -100,6 +106,12 @@ def make_parser() -> argparse.ArgumentParser:
     bench = commands.add_parser("bench", help="time ops against their roofline and their peers")
     add_bench_arguments(bench)
     bench.set_defaults(run=_bench)
+
+    from ._gguf_command import add_arguments as add_gguf_arguments
+
+    gguf = commands.add_parser("gguf", help="look into GGUF files, check them")
+    add_gguf_arguments(gguf)
+    gguf.set_defaults(run=_gguf)
 
     jit = commands.add_parser("jit", help="the cache of run-time compiled kernels")
     jit.add_argument("action", choices=("build", "list", "clear"))

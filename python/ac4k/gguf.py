@@ -76,12 +76,17 @@ class File:
         kinds = self._open_file().kinds().items()
         return MappingProxyType({key: describe_kind(kind) for key, kind in kinds})
 
-    def tensor(self, name: str) -> Any:
-        """What `tensors[name]` gives."""
+    def raw(self, name: str) -> Any:
+        """A tensor's bytes, a NumPy view: uint8 [nbytes]."""
         info = self.infos[name]
         import numpy
 
-        data = numpy.frombuffer(self._open_file(), numpy.uint8, info.nbytes, info.offset)
+        return numpy.frombuffer(self._open_file(), numpy.uint8, info.nbytes, info.offset)
+
+    def tensor(self, name: str) -> Any:
+        """What `tensors[name]` gives."""
+        info = self.infos[name]
+        data = self.raw(name)
         plain = PLAIN_TYPES.get(info.format)
         if plain is None:
             data = data.reshape(raw_shape(info.format, info.shape))

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import ac4k
 from ac4k import gguf
@@ -190,6 +193,36 @@ def test_reader_and_writer_have_the_same_types(tmp_path: Path, fmt: str) -> None
     assert (info.format, info.nbytes) == (fmt, size)
 
 
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**64 - 1)
+FLOATS = st.floats(width=32, allow_nan=False)
+LISTS = st.lists(TEXT) | st.lists(st.booleans()) | st.lists(FLOATS) | st.lists(st.lists(TEXT))
+VALUES = TEXT | st.booleans() | INTEGERS | FLOATS | LISTS
+SHAPES = st.lists(st.integers(0, 5), max_size=3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(TEXT, VALUES),
+    st.dictionaries(TEXT, st.tuples(st.sampled_from([*TENSOR_TYPES]), SHAPES)),
+)
+def test_any_metadata_and_tensors_are_read_back(
+    metadata: dict[str, Any], wanted: dict[str, tuple[str, list[int]]]
+) -> None:
+    tensors = {name: random_tensor(fmt, (*shape, 256)) for name, (fmt, shape) in wanted.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "any.gguf"
+        gguf.write(path, tensors, metadata)
+        with gguf.open(path) as opened:
+            assert opened.metadata == metadata
+            assert list(opened.metadata) == list(metadata)
+            assert list(opened.tensors) == list(tensors)
+            for name, tensor in tensors.items():
+                assert opened.infos[name].format == wanted[name][0]
+                assert tuple(opened.tensors[name].shape) == tuple(tensor.shape)
+                assert bytes_of(opened.tensors[name]) == bytes_of(tensor)
+
+
 # ---- Views ----------------------------------------------------------------------------------
 
 
@@ -363,10 +396,10 @@ def test_what_cannot_be_written_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_packed_weights_are_refused(tmp_path: Path) -> None:
-    weight = ac4k.QuantTensor(np.zeros(64 * 36, np.uint8), "q4_0", (64, 64), "packed")
-    with pytest.raises(ValueError, match="tensor 'w': expected the layout gguf"):
-        gguf.write(tmp_path / "out.gguf", {"w": weight})
+def test_packed_weights_are_written_as_blocks(tmp_path: Path) -> None:
+    weight = random_tensor("q4_0", (70, 96))
+    gguf.write(tmp_path / "out.gguf", {"w": ac4k.pack(weight)})
+    assert bytes_of(gguf.open(tmp_path / "out.gguf").tensors["w"]) == bytes_of(weight)
 
 
 def test_types_can_be_given(tmp_path: Path) -> None:

@@ -1,0 +1,163 @@
+"""`ac4k gguf show|verify`: look into a GGUF file, check it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from . import gguf
+from ._console import Column, note, print_pairs, print_table, progress, say
+from ._gguf_types import PLAIN_TYPES
+from ._gguf_verify import block_bytes_of, find_bad_blocks
+
+_LONGEST_VALUE = 88
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    show = actions.add_parser("show", help="metadata and tensors of a file")
+    show.add_argument("file")
+    show.set_defaults(action_run=_show)
+
+    verify = actions.add_parser("verify", help="structure, and that all scales are finite")
+    verify.add_argument("file")
+    verify.set_defaults(action_run=_verify)
+
+    for action in (show, verify):
+        action.add_argument("--json", action="store_true", help="JSON on stdout")
+
+
+def run(options: argparse.Namespace) -> int:
+    action: Callable[[argparse.Namespace], int] = options.action_run
+    return action(options)
+
+
+# ---- show ------------------------------------------------------------------------------------
+
+
+def _show(options: argparse.Namespace) -> int:
+    with gguf.open(options.file) as file:
+        if options.json:
+            print(json.dumps(_as_json(file), indent=1, ensure_ascii=False))
+        else:
+            _print_file(file)
+    return 0
+
+
+def _as_json(file: gguf.File) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "version": file.version,
+        "alignment": file.alignment,
+        "bytes": file.nbytes,
+        "metadata": _json_value(dict(file.metadata)),
+        "metadata_types": dict(file.metadata_types),
+        "tensors": [{**info._asdict(), "shape": list(info.shape)} for info in file.infos.values()],
+    }
+
+
+def _json_value(value: Any) -> Any:
+    """JSON has no infinities and no NaN."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _json_value(each) for key, each in value.items()}
+    return [_json_value(each) for each in value] if isinstance(value, list) else value
+
+
+def _print_file(file: gguf.File) -> None:
+    infos = file.infos.values()
+    count = sum(math.prod(info.shape) for info in infos)
+    formats = Counter(info.format for info in infos)
+    print_pairs(
+        [
+            ("version", f"{file.version}, alignment {file.alignment}"),
+            ("size", _size(file.nbytes)),
+            ("tensors", f"{len(infos)}, {count:,} values"),
+            ("formats", ", ".join(f"{n} × {name}" for name, n in formats.most_common()) or "none"),
+        ],
+        title=_printable(file.path),
+    )
+    types = file.metadata_types
+    rows = [
+        (_printable(key), _type_text(types[key], value), _value_text(value))
+        for key, value in file.metadata.items()
+    ]
+    if rows:
+        print_table("Metadata", [Column("key"), Column("type"), Column("value")], rows)
+    columns = [Column("tensor"), Column("format"), Column("shape"), Column("size", right=True)]
+    if infos:
+        table = [
+            (_printable(i.name), i.format, " × ".join(map(str, i.shape)) or "one", _size(i.nbytes))
+            for i in infos
+        ]
+        print_table("Tensors", columns, table)
+
+
+def _type_text(kind: Any, value: Any) -> str:
+    if isinstance(kind, list):
+        return f"{len(value)} arrays"
+    return f"{len(value)} × {kind[1:-1]}" if kind.startswith("[") else str(kind)
+
+
+def _value_text(value: Any) -> str:
+    """On one line, not too long, and nothing in it that a terminal would obey."""
+    if isinstance(value, list):
+        parts = [
+            _value_text(v) if not isinstance(v, list) else f"[{_value_text(v)}]" for v in value[:8]
+        ]
+        text = ", ".join([*parts, "..."] if len(value) > 8 else parts)
+    else:
+        text = f"{value:.9g}" if isinstance(value, float) else _printable(str(value))
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            return f"{count:.4g} {unit}" if unit != "B" else f"{count} B"
+        count /= 1024  # type: ignore[assignment]
+    raise AssertionError("not reached")
+
+
+# ---- verify ----------------------------------------------------------------------------------
+
+
+def _verify(options: argparse.Namespace) -> int:
+    bad = {}
+    with gguf.open(options.file) as file:
+        with progress("verifying", len(file.infos)) as step:
+            for info in file.infos.values():
+                step(info.name)
+                found = find_bad_blocks(
+                    info.format, block_bytes_of(info.format), file.raw(info.name)
+                )
+                if found.num_bad:
+                    bad[info.name] = found
+        formats = {name: file.infos[name].format for name in bad}
+        num_tensors, num_bytes = len(file.infos), file.nbytes
+    if options.json:
+        rows = [
+            {"name": name, "format": formats[name], "bad": found.num_bad, "first": found.first}
+            for name, found in bad.items()
+        ]
+        print(json.dumps({"ok": not bad, "tensors": num_tensors, "bad": rows}, indent=1))
+        return int(bool(bad))
+    for name, found in bad.items():
+        what = "values" if formats[name] in PLAIN_TYPES else "blocks"
+        note(
+            f"ac4k gguf: tensor {name!r} ({formats[name]}): {found.num_bad} {what} "
+            f"that are infinite or not a number, the first is number {found.first}"
+        )
+    if not bad:
+        say(f"{_printable(options.file)}: {num_tensors} tensors, {_size(num_bytes)}: all finite")
+    return int(bool(bad))
