@@ -37,6 +37,18 @@ static inline ac4k_arg ac4k_choice_arg(const char* string) {
   return arg;
 }
 
+/* Numbers from GGUF blocks of a format. dequantize(q: u8[fmt: ..., K/32, 18 | ..., K/32, 20 | ...,
+ * K/32, 22 | ..., K/32, 24 | ..., K/32, 34 | ..., K/32, 36 | ..., K/256, 84 | ..., K/256, 110 |
+ * ..., K/256, 144 | ..., K/256, 176 | ..., K/256, 210 | ..., K/32, 18 | ..., K/256, 136 | ...,
+ * K/32, 17 | ..., K/64, 36], fmt: {q4_0, q4_1, q5_0, q5_1, q8_0, q8_1, q2_k, q3_k, q4_k, q5_k,
+ * q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4}, dtype: T = f32) -> T[..., K] */
+static inline ac4k_status ac4k_dequantize(const DLTensor* q, const char* fmt, const char* dtype,
+                                          const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_choice_arg(fmt), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize"), args, 3, outputs, 1, stream);
+}
+
 /* Numbers from FP8 codes and their scales. dequantize_fp8(q: Q[..., N], scale: f32[granularity: 1 |
  * ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)], granularity: {per_tensor,
  * per_token, per_channel, group128, block128} = per_token, dtype: T = f32) -> T[..., N] */
@@ -96,6 +108,54 @@ static inline ac4k_status ac4k_dequantize_nvfp4(const DLTensor* q, const DLTenso
                            ac4k_choice_arg(dtype)};
   const DLTensor* const outputs[] = {out};
   return ac4k_call(ac4k_find_op("dequantize_nvfp4"), args, 5, outputs, 1, stream);
+}
+
+/* Numbers from q4_0 blocks. dequantize_q4_0(q: u8[..., K/32, 18], dtype: T = f32) -> T[..., K] */
+static inline ac4k_status ac4k_dequantize_q4_0(const DLTensor* q, const char* dtype,
+                                               const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_q4_0"), args, 2, outputs, 1, stream);
+}
+
+/* Numbers from q4_1 blocks. dequantize_q4_1(q: u8[..., K/32, 20], dtype: T = f32) -> T[..., K] */
+static inline ac4k_status ac4k_dequantize_q4_1(const DLTensor* q, const char* dtype,
+                                               const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_q4_1"), args, 2, outputs, 1, stream);
+}
+
+/* Numbers from q5_0 blocks. dequantize_q5_0(q: u8[..., K/32, 22], dtype: T = f32) -> T[..., K] */
+static inline ac4k_status ac4k_dequantize_q5_0(const DLTensor* q, const char* dtype,
+                                               const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_q5_0"), args, 2, outputs, 1, stream);
+}
+
+/* Numbers from q5_1 blocks. dequantize_q5_1(q: u8[..., K/32, 24], dtype: T = f32) -> T[..., K] */
+static inline ac4k_status ac4k_dequantize_q5_1(const DLTensor* q, const char* dtype,
+                                               const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_q5_1"), args, 2, outputs, 1, stream);
+}
+
+/* Numbers from q8_0 blocks. dequantize_q8_0(q: u8[..., K/32, 34], dtype: T = f32) -> T[..., K] */
+static inline ac4k_status ac4k_dequantize_q8_0(const DLTensor* q, const char* dtype,
+                                               const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_q8_0"), args, 2, outputs, 1, stream);
+}
+
+/* Numbers from q8_1 blocks. dequantize_q8_1(q: u8[..., K/32, 36], dtype: T = f32) -> T[..., K] */
+static inline ac4k_status ac4k_dequantize_q8_1(const DLTensor* q, const char* dtype,
+                                               const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("dequantize_q8_1"), args, 2, outputs, 1, stream);
 }
 
 /* Multiply and add, element by element. element_wise_mul_add(a: T[...] strided, b: T[...] strided,
@@ -331,6 +391,18 @@ static inline ac4k_status ac4k_qk_norm_rope_3d(const DLTensor* q, const DLTensor
   return ac4k_call(ac4k_find_op("qk_norm_rope_3d"), args, 11, outputs, 2, stream);
 }
 
+/* Quantise rows to GGUF blocks of a format: the bytes of a GGUF file. quantize(x: T[..., K]
+ * row_strided, fmt: {q4_0, q4_1, q5_0, q5_1, q8_0, q8_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl,
+ * iq4_xs, mxfp4, nvfp4}) -> u8[fmt: ..., K/32, 18 | ..., K/32, 20 | ..., K/32, 22 | ..., K/32, 24 |
+ * ..., K/32, 34 | ..., K/32, 36 | ..., K/256, 84 | ..., K/256, 110 | ..., K/256, 144 | ..., K/256,
+ * 176 | ..., K/256, 210 | ..., K/32, 18 | ..., K/256, 136 | ..., K/32, 17 | ..., K/64, 36] */
+static inline ac4k_status ac4k_quantize(const DLTensor* x, const char* fmt, const DLTensor* out,
+                                        void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_choice_arg(fmt)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("quantize"), args, 2, outputs, 1, stream);
+}
+
 /* Quantise to FP8 with a scale for the tensor, each row, column, group or block. quantize_fp8(x:
  * T[..., N] row_strided, granularity: {per_tensor, per_token, per_channel, group128, block128} =
  * per_token, dtype: Q = f8e4m3, scale: f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |
@@ -392,6 +464,54 @@ static inline ac4k_status ac4k_quantize_nvfp4(const DLTensor* x, const DLTensor*
                            ac4k_choice_arg(layout)};
   const DLTensor* const outputs[] = {out0, out1, out2};
   return ac4k_call(ac4k_find_op("quantize_nvfp4"), args, 3, outputs, 3, stream);
+}
+
+/* Quantise rows to q4_0 blocks of 32: 18 bytes each, as in GGUF. quantize_q4_0(x: T[..., K]
+ * row_strided) -> u8[..., K/32, 18] */
+static inline ac4k_status ac4k_quantize_q4_0(const DLTensor* x, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("quantize_q4_0"), args, 1, outputs, 1, stream);
+}
+
+/* Quantise rows to q4_1 blocks of 32: 20 bytes each, as in GGUF. quantize_q4_1(x: T[..., K]
+ * row_strided) -> u8[..., K/32, 20] */
+static inline ac4k_status ac4k_quantize_q4_1(const DLTensor* x, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("quantize_q4_1"), args, 1, outputs, 1, stream);
+}
+
+/* Quantise rows to q5_0 blocks of 32: 22 bytes each, as in GGUF. quantize_q5_0(x: T[..., K]
+ * row_strided) -> u8[..., K/32, 22] */
+static inline ac4k_status ac4k_quantize_q5_0(const DLTensor* x, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("quantize_q5_0"), args, 1, outputs, 1, stream);
+}
+
+/* Quantise rows to q5_1 blocks of 32: 24 bytes each, as in GGUF. quantize_q5_1(x: T[..., K]
+ * row_strided) -> u8[..., K/32, 24] */
+static inline ac4k_status ac4k_quantize_q5_1(const DLTensor* x, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("quantize_q5_1"), args, 1, outputs, 1, stream);
+}
+
+/* Quantise rows to q8_0 blocks of 32: 34 bytes each, as in GGUF. quantize_q8_0(x: T[..., K]
+ * row_strided) -> u8[..., K/32, 34] */
+static inline ac4k_status ac4k_quantize_q8_0(const DLTensor* x, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("quantize_q8_0"), args, 1, outputs, 1, stream);
+}
+
+/* Quantise rows to q8_1 blocks of 32: 36 bytes each, as in GGUF. quantize_q8_1(x: T[..., K]
+ * row_strided) -> u8[..., K/32, 36] */
+static inline ac4k_status ac4k_quantize_q8_1(const DLTensor* x, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(x)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("quantize_q8_1"), args, 1, outputs, 1, stream);
 }
 
 /* The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N] */

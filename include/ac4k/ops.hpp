@@ -9,6 +9,16 @@
 
 namespace ac4k {
 
+// Numbers from GGUF blocks of a format. dequantize(q: u8[fmt: ..., K/32, 18 | ..., K/32, 20 | ...,
+// K/32, 22 | ..., K/32, 24 | ..., K/32, 34 | ..., K/32, 36 | ..., K/256, 84 | ..., K/256, 110 |
+// ..., K/256, 144 | ..., K/256, 176 | ..., K/256, 210 | ..., K/32, 18 | ..., K/256, 136 | ...,
+// K/32, 17 | ..., K/64, 36], fmt: {q4_0, q4_1, q5_0, q5_1, q8_0, q8_1, q2_k, q3_k, q4_k, q5_k,
+// q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4}, dtype: T = f32) -> T[..., K]
+inline void dequantize(const TensorView& q, const char* fmt, const TensorView& out,
+                       const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize(q.get(), fmt, dtype, out.get(), stream));
+}
+
 // Numbers from FP8 codes and their scales. dequantize_fp8(q: Q[..., N], scale: f32[granularity: 1 |
 // ..., 1 | N | ..., ceil(N/128) | ceil(rows/128), ceil(N/128)], granularity: {per_tensor,
 // per_token, per_channel, group128, block128} = per_token, dtype: T = f32) -> T[..., N]
@@ -54,6 +64,42 @@ inline void dequantize_nvfp4(const TensorView& q, const TensorView& scale,
                              void* stream = nullptr) {
   check(ac4k_dequantize_nvfp4(q.get(), scale.get(), global_scale.get(), layout, dtype, out.get(),
                               stream));
+}
+
+// Numbers from q4_0 blocks. dequantize_q4_0(q: u8[..., K/32, 18], dtype: T = f32) -> T[..., K]
+inline void dequantize_q4_0(const TensorView& q, const TensorView& out,
+                            const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize_q4_0(q.get(), dtype, out.get(), stream));
+}
+
+// Numbers from q4_1 blocks. dequantize_q4_1(q: u8[..., K/32, 20], dtype: T = f32) -> T[..., K]
+inline void dequantize_q4_1(const TensorView& q, const TensorView& out,
+                            const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize_q4_1(q.get(), dtype, out.get(), stream));
+}
+
+// Numbers from q5_0 blocks. dequantize_q5_0(q: u8[..., K/32, 22], dtype: T = f32) -> T[..., K]
+inline void dequantize_q5_0(const TensorView& q, const TensorView& out,
+                            const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize_q5_0(q.get(), dtype, out.get(), stream));
+}
+
+// Numbers from q5_1 blocks. dequantize_q5_1(q: u8[..., K/32, 24], dtype: T = f32) -> T[..., K]
+inline void dequantize_q5_1(const TensorView& q, const TensorView& out,
+                            const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize_q5_1(q.get(), dtype, out.get(), stream));
+}
+
+// Numbers from q8_0 blocks. dequantize_q8_0(q: u8[..., K/32, 34], dtype: T = f32) -> T[..., K]
+inline void dequantize_q8_0(const TensorView& q, const TensorView& out,
+                            const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize_q8_0(q.get(), dtype, out.get(), stream));
+}
+
+// Numbers from q8_1 blocks. dequantize_q8_1(q: u8[..., K/32, 36], dtype: T = f32) -> T[..., K]
+inline void dequantize_q8_1(const TensorView& q, const TensorView& out,
+                            const char* dtype = "float32", void* stream = nullptr) {
+  check(ac4k_dequantize_q8_1(q.get(), dtype, out.get(), stream));
 }
 
 // Multiply and add, element by element. element_wise_mul_add(a: T[...] strided, b: T[...] strided,
@@ -247,6 +293,16 @@ inline void qk_norm_rope_3d(const TensorView& q, const TensorView& k, const Tens
                              out0.get(), out1.get(), stream));
 }
 
+// Quantise rows to GGUF blocks of a format: the bytes of a GGUF file. quantize(x: T[..., K]
+// row_strided, fmt: {q4_0, q4_1, q5_0, q5_1, q8_0, q8_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl,
+// iq4_xs, mxfp4, nvfp4}) -> u8[fmt: ..., K/32, 18 | ..., K/32, 20 | ..., K/32, 22 | ..., K/32, 24 |
+// ..., K/32, 34 | ..., K/32, 36 | ..., K/256, 84 | ..., K/256, 110 | ..., K/256, 144 | ..., K/256,
+// 176 | ..., K/256, 210 | ..., K/32, 18 | ..., K/256, 136 | ..., K/32, 17 | ..., K/64, 36]
+inline void quantize(const TensorView& x, const char* fmt, const TensorView& out,
+                     void* stream = nullptr) {
+  check(ac4k_quantize(x.get(), fmt, out.get(), stream));
+}
+
 // Quantise to FP8 with a scale for the tensor, each row, column, group or block. quantize_fp8(x:
 // T[..., N] row_strided, granularity: {per_tensor, per_token, per_channel, group128, block128} =
 // per_token, dtype: Q = f8e4m3, scale: f32[granularity: 1 | ..., 1 | N | ..., ceil(N/128) |
@@ -297,6 +353,42 @@ inline void quantize_nvfp4(const TensorView& x, const std::optional<TensorView>&
                            const char* layout = "plain", void* stream = nullptr) {
   check(ac4k_quantize_nvfp4(x.get(), global_scale ? global_scale->get() : nullptr, layout,
                             out0.get(), out1.get(), out2.get(), stream));
+}
+
+// Quantise rows to q4_0 blocks of 32: 18 bytes each, as in GGUF. quantize_q4_0(x: T[..., K]
+// row_strided) -> u8[..., K/32, 18]
+inline void quantize_q4_0(const TensorView& x, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_quantize_q4_0(x.get(), out.get(), stream));
+}
+
+// Quantise rows to q4_1 blocks of 32: 20 bytes each, as in GGUF. quantize_q4_1(x: T[..., K]
+// row_strided) -> u8[..., K/32, 20]
+inline void quantize_q4_1(const TensorView& x, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_quantize_q4_1(x.get(), out.get(), stream));
+}
+
+// Quantise rows to q5_0 blocks of 32: 22 bytes each, as in GGUF. quantize_q5_0(x: T[..., K]
+// row_strided) -> u8[..., K/32, 22]
+inline void quantize_q5_0(const TensorView& x, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_quantize_q5_0(x.get(), out.get(), stream));
+}
+
+// Quantise rows to q5_1 blocks of 32: 24 bytes each, as in GGUF. quantize_q5_1(x: T[..., K]
+// row_strided) -> u8[..., K/32, 24]
+inline void quantize_q5_1(const TensorView& x, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_quantize_q5_1(x.get(), out.get(), stream));
+}
+
+// Quantise rows to q8_0 blocks of 32: 34 bytes each, as in GGUF. quantize_q8_0(x: T[..., K]
+// row_strided) -> u8[..., K/32, 34]
+inline void quantize_q8_0(const TensorView& x, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_quantize_q8_0(x.get(), out.get(), stream));
+}
+
+// Quantise rows to q8_1 blocks of 32: 36 bytes each, as in GGUF. quantize_q8_1(x: T[..., K]
+// row_strided) -> u8[..., K/32, 36]
+inline void quantize_q8_1(const TensorView& x, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_quantize_q8_1(x.get(), out.get(), stream));
 }
 
 // The square of ReLU. relu2(x: T[..., N] strided) -> T[..., N]

@@ -6,6 +6,28 @@ Array = TypeVar("Array")
 
 __version__: str
 
+def dequantize(
+    q: Array,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q8_1",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    dtype: Any = "float32",
+    out: Array | None = None,
+) -> Array: ...
 def dequantize_fp8(
     q: Array,
     scale: Array,
@@ -45,6 +67,12 @@ def dequantize_nvfp4(
     dtype: Any = "float32",
     out: Array | None = None,
 ) -> Array: ...
+def dequantize_q4_0(q: Array, dtype: Any = "float32", out: Array | None = None) -> Array: ...
+def dequantize_q4_1(q: Array, dtype: Any = "float32", out: Array | None = None) -> Array: ...
+def dequantize_q5_0(q: Array, dtype: Any = "float32", out: Array | None = None) -> Array: ...
+def dequantize_q5_1(q: Array, dtype: Any = "float32", out: Array | None = None) -> Array: ...
+def dequantize_q8_0(q: Array, dtype: Any = "float32", out: Array | None = None) -> Array: ...
+def dequantize_q8_1(q: Array, dtype: Any = "float32", out: Array | None = None) -> Array: ...
 def element_wise_mul_add(a: Array, b: Array, c: Array, out: Array | None = None) -> Array: ...
 def fused_add_gelu(
     x: Array,
@@ -191,6 +219,27 @@ def qk_norm_rope_3d(
     cast_first: bool = False,
     out: tuple[Array, Array] | None = None,
 ) -> tuple[Array, Array]: ...
+def quantize(
+    x: Array,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q8_1",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    out: Array | None = None,
+) -> Array: ...
 def quantize_fp8(
     x: Array,
     granularity: Literal[
@@ -222,6 +271,12 @@ def quantize_nvfp4(
     layout: Literal["plain", "tiled"] = "plain",
     out: tuple[Array, Array, Array] | None = None,
 ) -> tuple[Array, Array, Array]: ...
+def quantize_q4_0(x: Array, out: Array | None = None) -> Array: ...
+def quantize_q4_1(x: Array, out: Array | None = None) -> Array: ...
+def quantize_q5_0(x: Array, out: Array | None = None) -> Array: ...
+def quantize_q5_1(x: Array, out: Array | None = None) -> Array: ...
+def quantize_q8_0(x: Array, out: Array | None = None) -> Array: ...
+def quantize_q8_1(x: Array, out: Array | None = None) -> Array: ...
 def relu2(x: Array, out: Array | None = None) -> Array: ...
 def relu2_quant(
     x: Array,

@@ -8,11 +8,18 @@ from typing import Any, Literal, TypeVar
 from ac4k._native import C as _C
 
 __all__ = [
+    "dequantize",
     "dequantize_fp8",
     "dequantize_int8",
     "dequantize_mxfp4",
     "dequantize_mxfp8",
     "dequantize_nvfp4",
+    "dequantize_q4_0",
+    "dequantize_q4_1",
+    "dequantize_q5_0",
+    "dequantize_q5_1",
+    "dequantize_q8_0",
+    "dequantize_q8_1",
     "element_wise_mul_add",
     "fused_add_gelu",
     "fused_add_gelu_quant",
@@ -29,11 +36,18 @@ __all__ = [
     "qk_norm",
     "qk_norm_rope",
     "qk_norm_rope_3d",
+    "quantize",
     "quantize_fp8",
     "quantize_int8",
     "quantize_mxfp4",
     "quantize_mxfp8",
     "quantize_nvfp4",
+    "quantize_q4_0",
+    "quantize_q4_1",
+    "quantize_q5_0",
+    "quantize_q5_1",
+    "quantize_q8_0",
+    "quantize_q8_1",
     "relu2",
     "relu2_quant",
     "residual_gate",
@@ -66,6 +80,53 @@ def _use_torch_tracing_check(
     is_tracing: Callable[[], bool], route: Callable[[str, tuple[Any, ...], Any], Any]
 ) -> None:
     globals().update(_is_tracing=is_tracing, _route=route)
+
+
+def dequantize(
+    q: Array,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q8_1",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    dtype: Any = "float32",
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Numbers from GGUF blocks of a format.
+
+    What the blocks of the format stand for (docs/gguf_formats.md), in float32, rounded once to
+    the dtype. A scale that is NaN gives NaN.
+
+    q: [..., K/32, 18] (q4_0), [..., K/32, 20] (q4_1), [..., K/32, 22] (q5_0), [..., K/32, 24]
+        (q5_1), [..., K/32, 34] (q8_0), [..., K/32, 36] (q8_1), [..., K/256, 84] (q2_k), [...,
+        K/256, 110] (q3_k), [..., K/256, 144] (q4_k), [..., K/256, 176] (q5_k), [..., K/256,
+        210] (q6_k), [..., K/32, 18] (iq4_nl), [..., K/256, 136] (iq4_xs), [..., K/32, 17]
+        (mxfp4), [..., K/64, 36] (nvfp4) of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., K], dtype.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize(np.arange(32, dtype=np.float32)[None], "q8_0")
+    >>> ac4k.dequantize(q, "q8_0")[0, ::10].round(1).tolist()
+    [0.0, 10.0, 20.0, 30.0]
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize", (q, fmt, dtype), out)
+        return traced
+    return _C.dequantize(q, fmt, dtype, out)
 
 
 def dequantize_fp8(
@@ -216,6 +277,126 @@ def dequantize_nvfp4(
         traced: Array = _route("dequantize_nvfp4", (q, scale, global_scale, layout, dtype), out)
         return traced
     return _C.dequantize_nvfp4(q, scale, global_scale, layout, dtype, out)
+
+
+def dequantize_q4_0(q: Array, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+    """Numbers from q4_0 blocks.
+
+    out = d * (q - 8), in float32, rounded once to the dtype.
+
+    q: [..., K/32, 18] of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., K], dtype.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q4_0(np.full((1, 32), -8, np.float32))
+    >>> float(ac4k.dequantize_q4_0(q)[0, 0].round(2))
+    -8.0
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_q4_0", (q, dtype), out)
+        return traced
+    return _C.dequantize_q4_0(q, dtype, out)
+
+
+def dequantize_q4_1(q: Array, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+    """Numbers from q4_1 blocks.
+
+    out = d * q + m, in float32, rounded once to the dtype.
+
+    q: [..., K/32, 20] of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., K], dtype.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q4_1(np.full((1, 32), -8, np.float32))
+    >>> float(ac4k.dequantize_q4_1(q)[0, 0].round(2))
+    -8.0
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_q4_1", (q, dtype), out)
+        return traced
+    return _C.dequantize_q4_1(q, dtype, out)
+
+
+def dequantize_q5_0(q: Array, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+    """Numbers from q5_0 blocks.
+
+    out = d * (q - 16), in float32, rounded once to the dtype.
+
+    q: [..., K/32, 22] of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., K], dtype.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q5_0(np.full((1, 32), -8, np.float32))
+    >>> float(ac4k.dequantize_q5_0(q)[0, 0].round(2))
+    -8.0
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_q5_0", (q, dtype), out)
+        return traced
+    return _C.dequantize_q5_0(q, dtype, out)
+
+
+def dequantize_q5_1(q: Array, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+    """Numbers from q5_1 blocks.
+
+    out = d * q + m, in float32, rounded once to the dtype.
+
+    q: [..., K/32, 24] of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., K], dtype.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q5_1(np.full((1, 32), -8, np.float32))
+    >>> float(ac4k.dequantize_q5_1(q)[0, 0].round(2))
+    -8.0
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_q5_1", (q, dtype), out)
+        return traced
+    return _C.dequantize_q5_1(q, dtype, out)
+
+
+def dequantize_q8_0(q: Array, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+    """Numbers from q8_0 blocks.
+
+    out = d * q, in float32, rounded once to the dtype.
+
+    q: [..., K/32, 34] of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., K], dtype.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q8_0(np.full((1, 32), -8, np.float32))
+    >>> float(ac4k.dequantize_q8_0(q)[0, 0].round(2))
+    -8.0
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_q8_0", (q, dtype), out)
+        return traced
+    return _C.dequantize_q8_0(q, dtype, out)
+
+
+def dequantize_q8_1(q: Array, dtype: Any = "float32", *, out: Array | None = None) -> Array:
+    """Numbers from q8_1 blocks.
+
+    out = d * q, in float32, rounded once to the dtype.
+
+    q: [..., K/32, 36] of uint8; contiguous
+    dtype: float32, float16, bfloat16
+    Returns [..., K], dtype.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q8_1(np.full((1, 32), -8, np.float32))
+    >>> float(ac4k.dequantize_q8_1(q)[0, 0].round(2))
+    -8.0
+    """
+    if _is_tracing():
+        traced: Array = _route("dequantize_q8_1", (q, dtype), out)
+        return traced
+    return _C.dequantize_q8_1(q, dtype, out)
 
 
 def element_wise_mul_add(a: Array, b: Array, c: Array, *, out: Array | None = None) -> Array:
@@ -852,6 +1033,52 @@ def qk_norm_rope_3d(
     )
 
 
+def quantize(
+    x: Array,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q8_1",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Quantise rows to GGUF blocks of a format: the bytes of a GGUF file.
+
+    The rules of the format without an importance matrix (docs/gguf_formats.md) in float32, each
+    operation rounded to nearest even; the bytes are the same on every CPU and GPU. NaN counts
+    as 0, an infinity as the largest float32 of its sign.
+
+    x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., K/32, 18] (q4_0), [..., K/32, 20] (q4_1), [..., K/32, 22] (q5_0), [..., K/32,
+        24] (q5_1), [..., K/32, 34] (q8_0), [..., K/32, 36] (q8_1), [..., K/256, 84] (q2_k),
+        [..., K/256, 110] (q3_k), [..., K/256, 144] (q4_k), [..., K/256, 176] (q5_k), [...,
+        K/256, 210] (q6_k), [..., K/32, 18] (iq4_nl), [..., K/256, 136] (iq4_xs), [..., K/32,
+        17] (mxfp4), [..., K/64, 36] (nvfp4), uint8.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize(np.full((2, 256), 0.5, np.float32), "q6_k")
+    >>> q.shape, float(ac4k.dequantize(q, "q6_k")[0, 0])
+    ((2, 1, 210), 0.5)
+    """
+    if _is_tracing():
+        traced: Array = _route("quantize", (x, fmt), out)
+        return traced
+    return _C.quantize(x, fmt, out)
+
+
 def quantize_fp8(
     x: Array,
     granularity: Literal[
@@ -1014,6 +1241,132 @@ def quantize_nvfp4(
         )
         return traced
     return _C.quantize_nvfp4(x, global_scale, layout, out)
+
+
+def quantize_q4_0(x: Array, *, out: Array | None = None) -> Array:
+    """Quantise rows to q4_0 blocks of 32: 18 bytes each, as in GGUF.
+
+    With m the number of largest magnitude (the first of several): d = m / -8, q = min(15,
+    trunc(x * (1 / d) + 8.5)). Codes follow from d before it is rounded to float16. NaN counts
+    as 0, an infinity as the largest float32 of its sign.
+
+    x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., K/32, 18], uint8.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q4_0(np.full((1, 32), -8, np.float32))
+    >>> q.shape, q[0, 0, :4].tolist()
+    ((1, 1, 18), [0, 60, 0, 0])
+    """
+    if _is_tracing():
+        traced: Array = _route("quantize_q4_0", (x,), out)
+        return traced
+    return _C.quantize_q4_0(x, out)
+
+
+def quantize_q4_1(x: Array, *, out: Array | None = None) -> Array:
+    """Quantise rows to q4_1 blocks of 32: 20 bytes each, as in GGUF.
+
+    m = min x, d = (max x - m) / 15, q = min(15, trunc((x - m) * (1 / d) + 0.5)). Codes follow
+    from d before it is rounded to float16. NaN counts as 0, an infinity as the largest float32
+    of its sign.
+
+    x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., K/32, 20], uint8.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q4_1(np.full((1, 32), -8, np.float32))
+    >>> q.shape, q[0, 0, :4].tolist()
+    ((1, 1, 20), [0, 0, 0, 200])
+    """
+    if _is_tracing():
+        traced: Array = _route("quantize_q4_1", (x,), out)
+        return traced
+    return _C.quantize_q4_1(x, out)
+
+
+def quantize_q5_0(x: Array, *, out: Array | None = None) -> Array:
+    """Quantise rows to q5_0 blocks of 32: 22 bytes each, as in GGUF.
+
+    With m the number of largest magnitude (the first of several): d = m / -16, q = min(31,
+    trunc(x * (1 / d) + 16.5)). Codes follow from d before it is rounded to float16. NaN counts
+    as 0, an infinity as the largest float32 of its sign.
+
+    x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., K/32, 22], uint8.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q5_0(np.full((1, 32), -8, np.float32))
+    >>> q.shape, q[0, 0, :4].tolist()
+    ((1, 1, 22), [0, 56, 0, 0])
+    """
+    if _is_tracing():
+        traced: Array = _route("quantize_q5_0", (x,), out)
+        return traced
+    return _C.quantize_q5_0(x, out)
+
+
+def quantize_q5_1(x: Array, *, out: Array | None = None) -> Array:
+    """Quantise rows to q5_1 blocks of 32: 24 bytes each, as in GGUF.
+
+    m = min x, d = (max x - m) / 31, q = min(31, trunc((x - m) * (1 / d) + 0.5)). Codes follow
+    from d before it is rounded to float16. NaN counts as 0, an infinity as the largest float32
+    of its sign.
+
+    x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., K/32, 24], uint8.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q5_1(np.full((1, 32), -8, np.float32))
+    >>> q.shape, q[0, 0, :4].tolist()
+    ((1, 1, 24), [0, 0, 0, 200])
+    """
+    if _is_tracing():
+        traced: Array = _route("quantize_q5_1", (x,), out)
+        return traced
+    return _C.quantize_q5_1(x, out)
+
+
+def quantize_q8_0(x: Array, *, out: Array | None = None) -> Array:
+    """Quantise rows to q8_0 blocks of 32: 34 bytes each, as in GGUF.
+
+    d = max |x| / 127, q = x * (1 / d) to the nearest, halves away from 0. Codes follow from d
+    before it is rounded to float16. NaN counts as 0, an infinity as the largest float32 of its
+    sign.
+
+    x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., K/32, 34], uint8.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q8_0(np.full((1, 32), -8, np.float32))
+    >>> q.shape, q[0, 0, :4].tolist()
+    ((1, 1, 34), [8, 44, 129, 129])
+    """
+    if _is_tracing():
+        traced: Array = _route("quantize_q8_0", (x,), out)
+        return traced
+    return _C.quantize_q8_0(x, out)
+
+
+def quantize_q8_1(x: Array, *, out: Array | None = None) -> Array:
+    """Quantise rows to q8_1 blocks of 32: 36 bytes each, as in GGUF.
+
+    d = max |x| / 127, q = x * (1 / d) to the nearest, halves away from 0; s = d times the sum
+    of q. Codes follow from d before it is rounded to float16. NaN counts as 0, an infinity as
+    the largest float32 of its sign.
+
+    x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
+    Returns [..., K/32, 36], uint8.
+
+    >>> import numpy as np
+    >>> q = ac4k.quantize_q8_1(np.full((1, 32), -8, np.float32))
+    >>> q.shape, q[0, 0, :4].tolist()
+    ((1, 1, 36), [8, 44, 0, 220])
+    """
+    if _is_tracing():
+        traced: Array = _route("quantize_q8_1", (x,), out)
+        return traced
+    return _C.quantize_q8_1(x, out)
 
 
 def relu2(x: Array, *, out: Array | None = None) -> Array:

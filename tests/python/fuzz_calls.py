@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import math
 import random
 import sys
 from collections import Counter
@@ -119,10 +120,13 @@ class Call:
         self.sizes: dict[str, Any] = {name: rng.choice(SIZES) for name in dim_names(op)}
         self.sizes["..."] = tuple(rng.choice(SIZES[1:8]) for _ in range(rng.randrange(4)))
         tensors = [tensor for tensor in (*op["params"], *op["outputs"]) if "dims" in tensor]
+        divisors: dict[str, int] = {}
         for text in (text for tensor in tensors for text in all_dims(tensor) if text != "..."):
             dim = parse_dim(text)
             if dim.symbol and dim.divide > 1 and not dim.round_up:  # a whole number of K/32
-                self.sizes[dim.symbol] = rng.choice((0, 1, 2, 3)) * dim.divide
+                divisors[dim.symbol] = math.lcm(divisors.get(dim.symbol, 1), dim.divide)
+        for symbol, divisor in divisors.items():
+            self.sizes[symbol] = rng.choice((0, 1, 2, 3)) * divisor
         self.types = {name: rng.choice(types) for name, types in op["types"].items()}
         self.values: dict[str, Any] = {}
         self.mutable: list[Guarded] = []

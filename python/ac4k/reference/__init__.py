@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _gguf_linear_reference, _quantize_rule
+from .. import _gguf_linear_reference, _gguf_reference, _quantize_rule
 from .activations_quant import (
     fused_add_gelu_quant,
     gelu_and_mul_quant,
@@ -109,6 +109,7 @@ REFERENCES.update(
     (name, _exactly(getattr(_gguf_linear_reference, name)))
     for name in ("pack_weight", "unpack_weight")
 )
+REFERENCES.update((name, _exactly(rule)) for name, rule in _gguf_reference.RULES.items())
 REFERENCES.update(
     (name, _exactly(getattr(_quantize_rule, name)))
     for name in (

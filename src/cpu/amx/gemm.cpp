@@ -277,6 +277,7 @@ constinit const Kernels kKernels = {
     .elementwise = &avx512::kElementwise,
     .quantize = &avx512::kQuantize,
     .activations = &avx512::kActivations,
-    .norms = &avx512::kNorms};
+    .norms = &avx512::kNorms,
+    .gguf = &avx512::kGguf};
 
 }  // namespace ac4k::cpu::amx

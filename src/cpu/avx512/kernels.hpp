@@ -12,5 +12,6 @@ extern const ElementwiseKernels kElementwise;
 extern const QuantizeKernels kQuantize;
 extern const ActivationKernels kActivations;
 extern const NormKernels kNorms;
+extern const GgufKernels kGguf;
 
 }  // namespace ac4k::cpu::avx512

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "core/block_formats.hpp"
+
 namespace ac4k::cpu {
 
 // Types a kernel is instantiated for; the order of the tables below.
@@ -162,6 +164,15 @@ struct NormKernels {
   void (*layer_norm[kNumElements])(const NormRows& rows);
 };
 
+// Whole GGUF blocks. Quantisers take float32 without NaN and infinities, which load() gives; f64
+// has none. n is a multiple of 32.
+struct GgufKernels {
+  void (*load[kNumElements])(const void* x, float* out, int64_t n);
+  void (*store[kNumElements])(const float* values, void* out, int64_t n);
+  void (*quantize[kNumBlockFormats])(const float* x, uint8_t* blocks, int64_t count);
+  void (*dequantize[kNumBlockFormats])(const uint8_t* blocks, float* out, int64_t count);
+};
+
 struct Kernels {
   const GemmKernels* gemm[kNumElements];
   const FewRowsKernels* few_rows[kNumElements];
@@ -170,6 +181,7 @@ struct Kernels {
   const QuantizeKernels* quantize;
   const ActivationKernels* activations;
   const NormKernels* norms;
+  const GgufKernels* gguf;
 };
 
 namespace generic {

@@ -14,6 +14,7 @@ constinit const Kernels kKernels = {
     .elementwise = &kElementwise,
     .quantize = &kQuantize,
     .activations = &kActivations,
-    .norms = &kNorms};
+    .norms = &kNorms,
+    .gguf = &kGguf};
 
 }  // namespace ac4k::cpu::generic

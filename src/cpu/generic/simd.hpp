@@ -33,7 +33,11 @@ struct Vec {
   typedef Int IntReg __attribute__((vector_size(16)));
   Reg v;
 
-  static AC4K_INLINE Vec broadcast(S value) { return {Reg{} + value}; }
+  static AC4K_INLINE Vec broadcast(S value) {  // adding it to zeros would make -0 a 0
+    Vec r;
+    for (int i = 0; i < kLanes; ++i) r.v[i] = value;
+    return r;
+  }
   static AC4K_INLINE Vec load(const S* p) {
     Vec r;
     __builtin_memcpy(&r.v, p, 16);

@@ -1,0 +1,12 @@
+// Numbers from GGUF blocks of 32 and 64 values.
+#include "common/gguf_dequantize.cuh"
+
+AC4K_DEQUANTIZE_TYPES(DecodeQ4_0, q4_0)
+AC4K_DEQUANTIZE_TYPES(DecodeQ4_1, q4_1)
+AC4K_DEQUANTIZE_TYPES(DecodeQ5_0, q5_0)
+AC4K_DEQUANTIZE_TYPES(DecodeQ5_1, q5_1)
+AC4K_DEQUANTIZE_TYPES(DecodeQ8_0, q8_0)
+AC4K_DEQUANTIZE_TYPES(DecodeQ8_1, q8_1)
+AC4K_DEQUANTIZE_TYPES(DecodeIq4Nl, iq4_nl)
+AC4K_DEQUANTIZE_TYPES(DecodeMxfp4, mxfp4)
+AC4K_DEQUANTIZE_TYPES(DecodeNvfp4, nvfp4)
