@@ -10,17 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers import FLOATS, OPS, TORCH, cpu_levels, poisoned, random, wide
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
 import ac4k
-from ac4k.bench.arrays import DTYPES
 from ac4k.reference import REFERENCES, error_ratio
 
-OPS = {op["name"]: op for op in ac4k.op_table()}
-FLOATS = ("f32", "f16", "bf16")
-TORCH = {name: getattr(torch, dtype.torch) for name, dtype in DTYPES.items()}
 SPECIALS = (
     0.0,
     -0.0,
@@ -45,25 +42,12 @@ GATED: list[tuple[str, dict[str, str]]] = [
 ]
 
 
-def random(shape: tuple[int, ...], dtype: str, device: str, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(TORCH[dtype]).to(device)
-
-
-def wide(tensor: torch.Tensor) -> Any:
-    return tensor.detach().double().cpu().numpy()
-
-
 def assert_right(name: str, dtype: str, result: torch.Tensor, *args: Any, **options: Any) -> None:
     with np.errstate(all="ignore"):
         expected = REFERENCES[name](*(wide(a) for a in args), **options)
     assert result.dtype == TORCH[dtype]
     assert tuple(result.shape) == expected.result.shape
     assert error_ratio(dtype, OPS[name]["tolerance"], wide(result), expected) <= 1
-
-
-def poisoned(shape: tuple[int, ...], dtype: str, device: str) -> torch.Tensor:
-    return torch.full(shape, math.nan, dtype=TORCH[dtype], device=device)
 
 
 SHAPES = [
@@ -245,11 +229,6 @@ def test_agrees_with_pytorch(device: str, dtype: str, name: str, options: dict[s
         1 + x.double().abs().max() ** 2
     )
     assert bool((error <= eps * expected.abs() + eps * smallest + slack).all())
-
-
-def cpu_levels() -> list[str]:
-    levels = ["generic", "avx2", "avx512", "amx"]
-    return levels[: levels.index(ac4k.info()["cpu"]["best_isa"]) + 1]
 
 
 @pytest.fixture

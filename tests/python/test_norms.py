@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import OPS, TORCH, cpu_levels, poisoned, random, wide
 
 import ac4k
-from ac4k.bench.arrays import DTYPES
 from ac4k.reference import error_ratio, references_of
 
-OPS = {op["name"]: op for op in ac4k.op_table()}
 TYPES = ("f32", "f16", "bf16")
-TORCH = {name: getattr(torch, dtype.torch) for name, dtype in DTYPES.items()}
 # Rows of less than a vector, of every variant of the GPU kernels, and past the last of them.
 SHAPES = [
     (1,),
@@ -36,19 +34,6 @@ SHAPES = [
     (2, 40000),
     (3, 16387),
 ]
-
-
-def random(shape: tuple[int, ...], dtype: str, device: str, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(TORCH[dtype]).to(device)
-
-
-def poisoned(shape: tuple[int, ...], dtype: str, device: str) -> torch.Tensor:
-    return torch.full(shape, math.nan, dtype=TORCH[dtype], device=device)
-
-
-def wide(value: Any) -> Any:
-    return value.detach().double().cpu().numpy() if isinstance(value, torch.Tensor) else value
 
 
 def assert_right(name: str, dtype: str, result: Any, *args: Any, **options: Any) -> None:
@@ -522,11 +507,6 @@ def test_quantised_errors(device: str) -> None:
         ac4k.rms_norm_quant(x, scale=torch.ones(4, device=device))
     with pytest.raises(TypeError, match=r"dtype"):
         ac4k.rms_norm_quant(x, dtype=torch.float32)
-
-
-def cpu_levels() -> list[str]:
-    levels = ["generic", "avx2", "avx512", "amx"]
-    return levels[: levels.index(ac4k.info()["cpu"]["best_isa"]) + 1]
 
 
 @pytest.fixture(params=cpu_levels())

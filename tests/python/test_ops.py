@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers import OPS, TORCH, cpu_levels, random, wide
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ac4k
-from ac4k.bench.arrays import DTYPES
 from ac4k.reference import REFERENCES, error_ratio
 
-OPS = {op["name"]: op for op in ac4k.op_table()}
 FLOATS = ("f32", "f64", "f16", "bf16")
-TORCH = {name: getattr(torch, dtype.torch) for name, dtype in DTYPES.items()}
 SPECIALS = (
     0.0,
     -0.0,
@@ -37,15 +35,6 @@ SPECIALS = (
 
 def test_every_op_has_a_reference() -> None:
     assert set(OPS) == set(REFERENCES)
-
-
-def random(shape: tuple[int, ...], dtype: str, device: str, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(TORCH[dtype]).to(device)
-
-
-def wide(tensor: torch.Tensor) -> Any:
-    return tensor.detach().double().cpu().numpy()
 
 
 def assert_right(name: str, dtype: str, result: torch.Tensor, *args: Any, **options: Any) -> None:
@@ -239,11 +228,6 @@ def test_permuted_views(shape: list[int], dtype: str, order: Any, seed: int) -> 
     a = random(tuple(shape), dtype, "cpu", seed).permute(axes)
     b = random(tuple(a.shape), dtype, "cpu", seed + 1)
     assert_right("element_wise_mul_add", dtype, ac4k.element_wise_mul_add(a, b, a), a, b, a)
-
-
-def cpu_levels() -> list[str]:
-    levels = ["generic", "avx2", "avx512", "amx"]
-    return levels[: levels.index(ac4k.info()["cpu"]["best_isa"]) + 1]
 
 
 @pytest.mark.parametrize("level", cpu_levels())

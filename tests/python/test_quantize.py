@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from helpers import FLOATS, TORCH, cpu_levels, wide
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +20,6 @@ import ac4k
 from ac4k import _quantize_rule as rule
 from ac4k.reference import references_of
 
-TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
-FLOATS = tuple(TORCH)
 GRANULARITIES = ("per_tensor", "per_token", "per_channel", "group128", "block128")
 FP8 = {
     "float8_e4m3fn": (torch.float8_e4m3fn, ml_dtypes.float8_e4m3fn, 448.0),
@@ -71,13 +70,6 @@ def bits(tensor: torch.Tensor) -> Any:
     if tensor.dtype in TORCH.values():
         return tensor.float().numpy().view(np.uint32)
     return tensor.numpy()
-
-
-def wide(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    value = value.detach().cpu()
-    return (value.double() if value.is_floating_point() else value).numpy()
 
 
 def fp8_bits(numbers: Any, dtype: Any) -> Any:
@@ -503,11 +495,6 @@ def test_refusals(device: str) -> None:
 def any_level() -> Iterator[Callable[[str], None]]:
     yield ac4k.set_cpu_isa
     ac4k.set_cpu_isa("auto")
-
-
-def cpu_levels() -> list[str]:
-    levels = ["generic", "avx2", "avx512", "amx"]
-    return levels[: levels.index(ac4k.info()["cpu"]["best_isa"]) + 1]
 
 
 @pytest.mark.parametrize("level", cpu_levels())
