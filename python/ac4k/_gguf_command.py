@@ -1,4 +1,4 @@
-"""`ac4k gguf show|verify`: look into a GGUF file, check it."""
+"""`ac4k gguf show|verify|quantize`: look into a GGUF file, check it, quantise it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Any
 
 from . import gguf
 from ._console import Column, note, print_pairs, print_table, progress, say
+from ._formats import FORMATS
 from ._gguf_types import PLAIN_TYPES
 from ._gguf_verify import block_bytes_of, find_bad_blocks
 
 _LONGEST_VALUE = 88
+# q8_1 holds activations: no file has it.
+_QUANTIZABLE = tuple(name for name in FORMATS if name != "q8_1")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +32,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     verify.add_argument("file")
     verify.set_defaults(action_run=_verify)
 
-    for action in (show, verify):
+    quantize = actions.add_parser(
+        "quantize",
+        help="a copy with its large floating-point tensors quantised",
+        description="Quantises what is in f32, f16 or bf16, has two dims or more, is named "
+        "*.weight and is neither a norm nor a router. The rest is copied.",
+    )
+    quantize.add_argument("file", metavar="IN")
+    quantize.add_argument("out", metavar="OUT", help="replaced when all is written")
+    quantize.add_argument("--format", required=True, choices=_QUANTIZABLE, metavar="FORMAT")
+    quantize.add_argument(
+        "--keep",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="leave tensors of this name, such as 'output.*', as they are; may be repeated",
+    )
+    quantize.set_defaults(action_run=_quantize)
+
+    for action in (show, verify, quantize):
         action.add_argument("--json", action="store_true", help="JSON on stdout")
 
 
@@ -161,3 +183,34 @@ def _verify(options: argparse.Namespace) -> int:
     if not bad:
         say(f"{_printable(options.file)}: {num_tensors} tensors, {_size(num_bytes)}: all finite")
     return int(bool(bad))
+
+
+# ---- quantize --------------------------------------------------------------------------------
+
+
+def _quantize(options: argparse.Namespace) -> int:
+    from ._gguf_quantize import quantize_file
+
+    def is_kept(name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in options.keep)
+
+    with gguf.open(options.file) as file:
+        with progress(f"quantising to {options.format}", len(file.infos)) as step:
+            done = quantize_file(file, options.out, options.format, is_kept=is_kept, step=step)
+        before, kept = file.nbytes, len(file.infos) - len(done)
+    with gguf.open(options.out) as written:  # reads what was written, structure and all
+        after = written.nbytes
+    facts = {
+        "quantized": len(done),
+        "kept": kept,
+        "bytes_before": before,
+        "bytes_after": after,
+    }
+    if options.json:
+        print(json.dumps({"out": options.out, "format": options.format, **facts}, indent=1))
+    else:
+        say(
+            f"{_printable(options.out)}: {len(done)} tensors in {options.format}, {kept} as they "
+            f"were; {_size(before)} became {_size(after)}"
+        )
+    return 0

@@ -109,7 +109,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     from ._gguf_command import add_arguments as add_gguf_arguments
 
-    gguf = commands.add_parser("gguf", help="look into GGUF files, check them")
+    gguf = commands.add_parser("gguf", help="look into GGUF files, check them, quantise them")
     add_gguf_arguments(gguf)
     gguf.set_defaults(run=_gguf)
 

@@ -1,4 +1,4 @@
-"""`ac4k gguf`: what it shows and what it finds."""
+"""`ac4k gguf`: what it shows, what it finds, what it quantises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import ac4k
-from ac4k import gguf
+from ac4k import _gguf_quantize, gguf
+from ac4k._formats import FORMATS
 from ac4k._gguf_types import PLAIN_TYPES, TENSOR_TYPES
 from ac4k._gguf_verify import SCALES, block_bytes_of, find_bad_blocks
 from ac4k.cli import main
@@ -70,18 +71,19 @@ def test_every_good_seed_can_be_shown(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("action", ["show", "verify"])
+@pytest.mark.parametrize("action", ["show", "verify", "quantize"])
 def test_errors_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
+    more = [str(tmp_path / "out.gguf"), "--format", "q4_0"] if action == "quantize" else []
     for name, part in (("bad_overlap", "tensor 'b': offset"), ("missing", "No such file")):
-        assert main(["gguf", action, str(CORPUS / f"{name}.gguf")]) == 1
+        assert main(["gguf", action, str(CORPUS / f"{name}.gguf"), *more]) == 1
         error = capsys.readouterr().err
         assert part in error
         assert error.startswith("ac4k gguf: ")
         assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
-    for wrong in ([], ["fly"], ["show"], ["show", "a", "--format", "q4_0"]):
+    for wrong in ([], ["fly"], ["show"], ["quantize", "a", "b"], ["show", "a", "--format", "q4_0"]):
         with pytest.raises(SystemExit) as leaving:
             main(["gguf", *wrong])
         assert leaving.value.code == 2
@@ -142,3 +144,53 @@ def test_bad_blocks_are_those_that_dequantise_to_no_number(fmt: str) -> None:
     assert found.num_bad == len(expected)
     assert found.first == (expected[0] if len(expected) else -1)
     assert len(expected) > 0 or SCALES[fmt] == ()
+
+
+# ---- quantize -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fmt", [name for name in FORMATS if name != "q8_1"])
+def test_quantize(tmp_path: Path, capsys: pytest.CaptureFixture[str], fmt: str) -> None:
+    source, target = tmp_path / "in.gguf", tmp_path / "out.gguf"
+    tensors = model(source)
+    command = ["gguf", "quantize", str(source), str(target), "--format", fmt, "--json"]
+    assert main([*command, "--keep", "output.*"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    changed = {"token_embd.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down_exps.weight"}
+    assert (facts["quantized"], facts["kept"]) == (3, len(tensors) - 3)
+    with gguf.open(target) as written:
+        assert list(written.infos) == list(tensors)
+        for name, tensor in tensors.items():
+            found = written.tensors[name]
+            if name in changed:
+                assert (found.format, found.shape) == (fmt, tensor.shape)
+                expected = ac4k.quantize(tensor.reshape(-1, tensor.shape[-1]), fmt)
+                assert found.raw.tobytes() == expected.tobytes()
+            else:
+                assert found.dtype == tensor.dtype
+                assert found.tobytes() == tensor.tobytes()
+        assert written.metadata["tokens"] == ["a\x1b[31m", "b"]
+        assert written.metadata_types["u8"] == "uint8"
+        assert written.metadata["general.quantization_version"] == 2
+        file_type = written.metadata["general.file_type"]
+    assert main(["gguf", "verify", str(target)]) == 0
+    peer = pytest.importorskip("gguf")
+    assert fmt in peer.LlamaFileType(file_type).name.lower()
+    assert len(peer.GGUFReader(target).tensors) == len(tensors)
+
+
+def test_quantize_in_parts_and_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_gguf_quantize, "_CHUNK_VALUES", 1000)
+    path = tmp_path / "m.gguf"
+    tensors = model(path)
+    assert main(["gguf", "quantize", str(path), str(path), "--format", "q8_0"]) == 0
+    assert "4 tensors in q8_0" in capsys.readouterr().out
+    with gguf.open(path) as written:
+        found = written.tensors["blk.0.ffn_up.weight"].raw
+    assert found.tobytes() == ac4k.quantize(tensors["blk.0.ffn_up.weight"], "q8_0").tobytes()
+    # What is quantised already stays as it is.
+    assert main(["gguf", "quantize", str(path), str(path), "--format", "q4_0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["quantized"] == 0
+    assert list(tmp_path.iterdir()) == [path]
