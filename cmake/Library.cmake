@@ -26,7 +26,7 @@ foreach(level IN LISTS AC4K_CPU_LEVELS)
                               COMPILE_OPTIONS "${AC4K_CPU_FLAGS_${level}};${kernel_flags}")
   # Bit-equal to separate multiplications and additions: no FMA but where it is written.
   set_property(SOURCE ${src}/cpu/${level}/rope.cpp ${src}/cpu/${level}/gguf.cpp
-               APPEND PROPERTY COMPILE_OPTIONS -ffp-contract=off)
+               APPEND PROPERTY COMPILE_OPTIONS -ffp-contract=off -fno-math-errno)
   list(APPEND AC4K_SOURCES ${level_sources})
 endforeach()
 

@@ -19,7 +19,7 @@ from ac4k._formats import FORMATS
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 NAMED = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q8_1")
 PACKAGE_QUANTIZES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4")
-COUNT = 256 * 12
+COUNT = 256 * 6
 
 
 def numbers(seed: int = 0) -> dict[str, Any]:

@@ -260,12 +260,12 @@ struct Decoder {
     for (int64_t b = 0; b < count; ++b) {
       const auto& block = block_at<ac4k_block_nvfp4>(from, b);
       for (int s = 0; s < 4; ++s, out += 16) {
-        uint8_t nibbles[16];  // one a byte, in order
-        for (int i = 0; i < 8; ++i) {
-          nibbles[i] = block.qs[s * 8 + i] & 15;
-          nibbles[i + 8] = block.qs[s * 8 + i] >> 4;
-        }
-        decode_table16<V, Codes, Fp4Table>(nibbles, 0, gguf::half_of_ue4m3(block.d[s]), out);
+        uint64_t pairs, nibbles[2];  // one a byte, in order
+        __builtin_memcpy(&pairs, block.qs + s * 8, 8);
+        nibbles[0] = pairs & 0x0f0f0f0f0f0f0f0fu;
+        nibbles[1] = pairs >> 4 & 0x0f0f0f0f0f0f0f0fu;
+        decode_table16<V, Codes, Fp4Table>(reinterpret_cast<const uint8_t*>(nibbles), 0,
+                                           gguf::half_of_ue4m3(block.d[s]), out);
       }
     }
   }

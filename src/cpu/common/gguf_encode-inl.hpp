@@ -203,9 +203,10 @@ struct Encoder {
         const float d = gguf::half_of_ue4m3(scale);
         uint8_t codes[16];
         for (int i = 0; i < 16; i += V::kLanes) Codes::store(fp4_codes(x + i, d), codes + i);
-        for (int i = 0; i < 8; ++i) {
-          block.qs[s * 8 + i] = static_cast<uint8_t>(codes[i] | codes[i + 8] << 4);
-        }
+        uint64_t halves[2];
+        __builtin_memcpy(halves, codes, 16);
+        halves[0] |= halves[1] << 4;
+        __builtin_memcpy(block.qs + s * 8, halves, 8);
       }
     }
   }
