@@ -51,6 +51,8 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"QuantTensor({describe(self)}, device='{self.device}')"
 
+    dequantize = QuantTensor.dequantize  # not torch's of this name
+
     # ---- torch.compile and friends take it apart and put it together ----
 
     def __tensor_flatten__(self) -> tuple[list[str], tuple[str, BlockLayout]]:
@@ -95,7 +97,7 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
             tensor = next(a for a in args if isinstance(a, TorchQuantTensor))
             raise NotImplementedError(
                 f"QuantTensor ({describe(tensor)}): {func} is not supported; "
-                "ac4k.dequantize(weight.raw, weight.format) gives a plain tensor"
+                "its method dequantize() gives a plain tensor"
             )
         return handler(func, *args, **(kwargs or {}))
 
@@ -121,7 +123,7 @@ def _converted(func: Any, tensor: TorchQuantTensor, **kwargs: Any) -> TorchQuant
     if dtype not in (None, torch.uint8):
         raise TypeError(
             f"QuantTensor ({describe(tensor)}): expected a device, got dtype {dtype}; "
-            "ac4k.dequantize(weight.raw, weight.format, dtype=...) converts"
+            "its method dequantize(dtype) converts"
         )
     kwargs.pop("layout", None)
     return _on_bytes(func, tensor, **kwargs)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+import ac4k
 from ac4k._formats import FORMATS, STORED_FORMATS, BlockFormat
 
 BlockLayout = Literal["gguf", "packed"]
@@ -122,6 +123,22 @@ class QuantTensor:
             result = sliced(result, dim, step)
             dim += isinstance(step, slice)
         return result
+
+    def dequantize(self, dtype: Any = "float32") -> Any:
+        """The numbers these weights stand for: an array of the kind of `raw`, of this shape.
+
+        >>> import numpy as np
+        >>> blocks = ac4k.quantize(np.eye(2, 32, dtype=np.float32), "q8_0")
+        >>> weight = QuantTensor(blocks, "q8_0", (2, 32))
+        >>> bool(np.allclose(weight.dequantize(), np.eye(2, 32), atol=1e-3))
+        True
+        """
+        if self.format not in FORMATS:
+            raise NotImplementedError(
+                f"QuantTensor ({describe(self)}): dequantize: expected one of {', '.join(FORMATS)}"
+            )
+        fmt: Any = self.format
+        return ac4k.dequantize(ac4k.unpack(self).raw, fmt, dtype=dtype)
 
     def to(self, *args: Any, **kwargs: Any) -> QuantTensor:
         """The same over torch, as `torch.Tensor.to` moves it: `weight.to("cuda")`."""

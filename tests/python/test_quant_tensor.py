@@ -145,6 +145,24 @@ def test_what_does_not_fit_is_named(
         QuantTensor(*arguments)
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch", "packed"])
+def test_dequantize(kind: str) -> None:
+    values = np.random.default_rng(0).normal(size=(70, 96)).astype(np.float32)
+    blocks = ac4k.quantize(values, "q8_0")
+    expected = ac4k.dequantize(blocks, "q8_0")
+    weight = QuantTensor(blocks, "q8_0", (70, 96))
+    if kind == "torch":
+        weight = weight.to("cpu")
+        assert weight.dequantize(torch.bfloat16).dtype == torch.bfloat16
+    elif kind == "packed":
+        weight = ac4k.pack(weight)
+    result = weight.dequantize()
+    assert isinstance(result, torch.Tensor) == (kind == "torch")
+    assert np.array_equal(np.asarray(result), expected)
+    with pytest.raises(NotImplementedError, match=r"iq1_s.*expected one of q4_0"):
+        quantized("iq1_s", (1, 256)).dequantize()
+
+
 # ---- As a torch tensor ----------------------------------------------------------------------
 
 

@@ -174,17 +174,17 @@ AC4K_RULE unsigned fp4_code(float x, float d) {
 
 // The places halfway between the values of iq4, from which on the upper one is nearer, and the
 // steps between the values.
-#define AC4K_IQ4_STEPS(STEP)                                                                     \
-  STEP(-115.5f, 23)                                                                              \
-  STEP(-93.5f, 21)                                                                               \
-  STEP(-74.0f, 18)                                                                               \
-  STEP(-57.0f, 16)                                                                               \
-  STEP(-42.0f, 14)                                                                               \
-  STEP(-28.5f, 13)                                                                               \
-  STEP(-16.0f, 12)                                                                               \
-  STEP(-4.5f, 11)                                                                                \
-  STEP(7.0f, 12) STEP(19.0f, 12) STEP(31.5f, 13) STEP(45.5f, 15) STEP(61.0f, 16) STEP(79.0f, 20) \
-      STEP(101.0f, 24)
+#define AC4K_IQ4_STEPS(STEP) \
+  STEP(-115.5f, 23)          \
+  STEP(-93.5f, 21)           \
+  STEP(-74.0f, 18)           \
+  STEP(-57.0f, 16)           \
+  STEP(-42.0f, 14)           \
+  STEP(-28.5f, 13)           \
+  STEP(-16.0f, 12)           \
+  STEP(-4.5f, 11)            \
+  STEP(7.0f, 12)             \
+  STEP(19.0f, 12) STEP(31.5f, 13) STEP(45.5f, 15) STEP(61.0f, 16) STEP(79.0f, 20) STEP(101.0f, 24)
 template <class F>
 AC4K_RULE F iq4_nearest(F a) {
   F value(-127.0f);
