@@ -30,6 +30,11 @@ foreach(level IN LISTS AC4K_CPU_LEVELS)
   list(APPEND AC4K_SOURCES ${level_sources})
 endforeach()
 
+# What not every CPU of a level has; src/cpu/dispatch.cpp asks before it is used.
+set_property(SOURCE ${src}/cpu/avx512/decode_vnni.cpp APPEND PROPERTY COMPILE_OPTIONS -mavx512vnni)
+set_property(SOURCE ${src}/cpu/avx512/panels_bf16.cpp ${src}/cpu/amx/panels.cpp APPEND
+             PROPERTY COMPILE_OPTIONS -mavx512bf16)
+
 # The commit stands in `ac4k info`; a tree without git (an sdist) has none.
 set(AC4K_BUILD_GIT)
 if(EXISTS ${PROJECT_SOURCE_DIR}/.git)

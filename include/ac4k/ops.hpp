@@ -293,6 +293,21 @@ inline void qk_norm_rope_3d(const TensorView& q, const TensorView& k, const Tens
                              out0.get(), out1.get(), stream));
 }
 
+// Linear layer with packed block-quantised weights; see `linear`. quant_linear(x: T[..., K]
+// row_strided, weight: u8[fmt: ceil(N/64), ceil(K/64), 2304 | ceil(N/64), ceil(K/64), 2560 |
+// ceil(N/64), ceil(K/64), 2816 | ceil(N/64), ceil(K/64), 3072 | ceil(N/64), ceil(K/64), 4352 |
+// ceil(N/64), K/256, 5376 | ceil(N/64), K/256, 7040 | ceil(N/64), K/256, 9216 | ceil(N/64), K/256,
+// 11264 | ceil(N/64), K/256, 13440 | ceil(N/64), ceil(K/64), 2304 | ceil(N/64), K/256, 8704 |
+// ceil(N/64), ceil(K/64), 2176 | ceil(N/64), K/64, 2304], bias: T[N]? = None, *, N: int, fmt:
+// {q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4}) ->
+// T[..., N]
+inline void quant_linear(const TensorView& x, const TensorView& weight,
+                         const std::optional<TensorView>& bias, int64_t N, const char* fmt,
+                         const TensorView& out, void* stream = nullptr) {
+  check(ac4k_quant_linear(x.get(), weight.get(), bias ? bias->get() : nullptr, N, fmt, out.get(),
+                          stream));
+}
+
 // Quantise rows to GGUF blocks of a format: the bytes of a GGUF file. quantize(x: T[..., K]
 // row_strided, fmt: {q4_0, q4_1, q5_0, q5_1, q8_0, q8_1, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl,
 // iq4_xs, mxfp4, nvfp4}) -> u8[fmt: ..., K/32, 18 | ..., K/32, 20 | ..., K/32, 22 | ..., K/32, 24 |

@@ -219,6 +219,29 @@ def qk_norm_rope_3d(
     cast_first: bool = False,
     out: tuple[Array, Array] | None = None,
 ) -> tuple[Array, Array]: ...
+def quant_linear(
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    N: int,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    out: Array | None = None,
+) -> Array: ...
 def quantize(
     x: Array,
     fmt: Literal[

@@ -30,8 +30,8 @@ from ac4k.settings import (
 
 if TYPE_CHECKING:
     from ac4k import bench, gguf, jit, nn, reference
+    from ac4k.packed_linear import linear, pack, unpack
     from ac4k.profiling import profile
-    from ac4k.quant_linear import pack, unpack
     from ac4k.quant_tensor import QuantTensor
     from ac4k.rope_tables import rope_3d_table, rope_table
     from ac4k.timing import benchmark_kernel
@@ -50,6 +50,7 @@ __all__ = [
     "gguf",
     "info",
     "jit",
+    "linear",
     "nn",
     "op_table",
     "pack",
@@ -75,8 +76,9 @@ _LAZY = {
     "reference": ("ac4k.reference", None),
     "profile": ("ac4k.profiling", "profile"),
     "QuantTensor": ("ac4k.quant_tensor", "QuantTensor"),
-    "pack": ("ac4k.quant_linear", "pack"),
-    "unpack": ("ac4k.quant_linear", "unpack"),
+    "linear": ("ac4k.packed_linear", "linear"),
+    "pack": ("ac4k.packed_linear", "pack"),
+    "unpack": ("ac4k.packed_linear", "unpack"),
     "rope_3d_table": ("ac4k.rope_tables", "rope_3d_table"),
     "rope_table": ("ac4k.rope_tables", "rope_table"),
     "benchmark_kernel": ("ac4k.timing", "benchmark_kernel"),

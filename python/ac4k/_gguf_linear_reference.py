@@ -304,8 +304,8 @@ def _halves(blocks: Bytes, at: int) -> Float64:
 
 
 def _ue4m3(codes: Bytes) -> Float64:
-    exponent, mantissa = (codes >> 3).astype(np.float64), (codes & 7).astype(np.float64)
-    value = np.where(codes < 8, mantissa * 2.0**-9, (1 + mantissa / 8) * np.exp2(exponent - 7))
+    exponent, mantissa = (codes >> 3 & 15).astype(np.float64), (codes & 7).astype(np.float64)
+    value = np.where(exponent == 0, mantissa * 2.0**-9, (1 + mantissa / 8) * np.exp2(exponent - 7))
     return np.where((codes == 0) | (codes == 0x7F), 0.0, value)
 
 
@@ -345,3 +345,29 @@ def dequantize(blocks: Bytes, fmt: str) -> Float64:
     else:
         result = 0.5 * spread(_ue4m3(scales)) * _FP4_VALUES[codes.astype(int)]
     return result.reshape(*blocks.shape[:-2], blocks.shape[-2] * values)
+
+
+def quant_linear(
+    x: Float64, weight: Bytes, bias: Float64 | None = None, *, N: int, fmt: str
+) -> tuple[Float64, Float64, Float64]:
+    """The product, what its sums round relative to, and what else it may be off by."""
+    K = x.shape[-1]
+    w = dequantize(unpack_weight(weight, N, K, fmt=fmt), fmt)
+    result = x @ w.T
+    magnitude = np.abs(x) @ np.abs(w.T)
+    # Few tokens: 16 bits of fixed point for 256 columns. Many: 2^-14 of a number that is split into
+    # two bf16, or 2^-9 of a weight that is rounded to bf16 (for bf16 tokens).
+    padded = np.zeros((*x.shape[:-1], -(-K // 256), 256))
+    padded.reshape(*x.shape[:-1], padded.shape[-2] * 256)[..., :K] = np.abs(x)
+    largest = np.repeat(padded.max(axis=-1, initial=0.0), 256, axis=-1)[..., :K]
+    rounded = np.array_equal(x, _bf16(x), equal_nan=True)
+    absolute = (largest * 2.0**-15 + 2.0**-115) @ np.abs(w.T)
+    absolute = absolute + magnitude * (2.0**-8 if rounded else 2.0**-12)
+    if bias is not None:
+        result, magnitude = result + bias, magnitude + np.abs(bias)
+    return result, magnitude * max(1.0, K / 64), absolute
+
+
+def _bf16(x: Float64) -> Float64:
+    bits = x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+    return bits.view(np.float32).astype(np.float64)

@@ -36,6 +36,7 @@ __all__ = [
     "qk_norm",
     "qk_norm_rope",
     "qk_norm_rope_3d",
+    "quant_linear",
     "quantize",
     "quantize_fp8",
     "quantize_int8",
@@ -1031,6 +1032,60 @@ def qk_norm_rope_3d(
         cast_first,
         out,
     )
+
+
+def quant_linear(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    *,
+    N: int,
+    fmt: Literal[
+        "q4_0",
+        "q4_1",
+        "q5_0",
+        "q5_1",
+        "q8_0",
+        "q2_k",
+        "q3_k",
+        "q4_k",
+        "q5_k",
+        "q6_k",
+        "iq4_nl",
+        "iq4_xs",
+        "mxfp4",
+        "nvfp4",
+    ],
+    out: Array | None = None,
+) -> Array:
+    """Linear layer with packed block-quantised weights; see `linear`.
+
+    out = x W^T + bias with the values W [N, K] of the blocks that `pack_weight` was given.
+    Activations are not quantised: as exact as the product of 16-bit numbers with sums in
+    float32, rounded once.
+
+    x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
+    weight: [ceil(N/64), ceil(K/64), 2304] (q4_0), [ceil(N/64), ceil(K/64), 2560] (q4_1),
+        [ceil(N/64), ceil(K/64), 2816] (q5_0), [ceil(N/64), ceil(K/64), 3072] (q5_1),
+        [ceil(N/64), ceil(K/64), 4352] (q8_0), [ceil(N/64), K/256, 5376] (q2_k), [ceil(N/64),
+        K/256, 7040] (q3_k), [ceil(N/64), K/256, 9216] (q4_k), [ceil(N/64), K/256, 11264]
+        (q5_k), [ceil(N/64), K/256, 13440] (q6_k), [ceil(N/64), ceil(K/64), 2304] (iq4_nl),
+        [ceil(N/64), K/256, 8704] (iq4_xs), [ceil(N/64), ceil(K/64), 2176] (mxfp4), [ceil(N/64),
+        K/64, 2304] (nvfp4) of uint8; contiguous
+    bias: [N] of float32, float16, bfloat16; contiguous
+    Returns [..., N], same dtype.
+
+    >>> import numpy as np
+    >>> q = np.zeros((2, 1, 18), np.uint8)
+    >>> q[..., :2] = np.frombuffer(np.float16(0.5).tobytes(), np.uint8)
+    >>> w = ac4k.pack_weight(q, 2, 32, fmt="q4_0")  # all values 0.5 * (0 - 8)
+    >>> ac4k.quant_linear(np.ones((1, 32), np.float32), w, N=2, fmt="q4_0").tolist()
+    [[-128.0, -128.0]]
+    """
+    if _is_tracing():
+        traced: Array = _route("quant_linear", (x, weight, bias, N, fmt), out)
+        return traced
+    return _C.quant_linear(x, weight, bias, N, fmt, out)
 
 
 def quantize(

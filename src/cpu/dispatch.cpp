@@ -5,6 +5,8 @@
 //   src/cpu/avx2                    -mavx2 -mfma -mf16c
 //   src/cpu/avx512, src/cpu/amx     -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
 //                                   -mprefer-vector-width=512
+//   src/cpu/avx512/*_vnni.cpp       -mavx512vnni besides, chosen by has_vnni()
+//   src/cpu/avx512/*_bf16.cpp, src/cpu/amx/panels.cpp  -mavx512bf16 besides, chosen by has_bf16()
 // A flag more than these must come with its test in detect(). AMX instructions are written in
 // assembly and need no flag.
 #include <atomic>
@@ -17,6 +19,9 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "cpu/amx/kernels.hpp"
+#include "cpu/avx512/kernels.hpp"
 #endif
 
 namespace ac4k::cpu {
@@ -58,6 +63,16 @@ Isa detect() {
     return Isa::avx512;
   }
   return Isa::amx;
+}
+
+// Within the avx512 level, not every CPU has these.
+bool has_vnni() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && has_bit(ecx, 11);
+}
+bool has_bf16() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && has_bit(eax, 5);
 }
 
 const Kernels& table_of(Isa isa) {
@@ -103,6 +118,24 @@ std::string level_names(Isa last) {
 }  // namespace
 
 const Kernels& kernels() { return *state().table.load(std::memory_order_acquire); }
+
+#if defined(__x86_64__)
+const DecodeKernels& decode_kernels() {
+  static const bool vnni = has_vnni();
+  return active_isa() >= Isa::avx512 && vnni ? avx512::kDecodeVnni : *kernels().linear->decode;
+}
+
+const PanelKernels& panel_kernels(Element activations) {
+  static const bool bf16 = has_bf16();
+  const Isa isa = active_isa();
+  if (isa == Isa::amx && bf16) return activations == kBF16 ? amx::kPanelsBF16 : amx::kPanelsSplit;
+  if (isa == Isa::avx512 && bf16 && activations == kBF16) return avx512::kPanelsBF16;
+  return *kernels().linear->exact;
+}
+#else
+const DecodeKernels& decode_kernels() { return *kernels().linear->decode; }
+const PanelKernels& panel_kernels(Element) { return *kernels().linear->exact; }
+#endif
 
 Isa detected_isa() { return state().best; }
 Isa active_isa() { return state().isa.load(std::memory_order_relaxed); }

@@ -76,6 +76,10 @@ def _exactly(rule: Callable[..., Any]) -> Callable[..., References]:
     return reference
 
 
+def quant_linear(*args: Any, **options: Any) -> Reference:
+    return Reference(*_gguf_linear_reference.quant_linear(*args, **options))
+
+
 REFERENCES: dict[str, Callable[..., References]] = {
     "gemm": gemm,
     "element_wise_mul_add": element_wise_mul_add,
@@ -87,6 +91,7 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "mrope": mrope,
     "qk_norm_rope": qk_norm_rope,
     "qk_norm_rope_3d": qk_norm_rope_3d,
+    "quant_linear": quant_linear,
     "relu2": relu2,
     "relu2_quant": relu2_quant,
     "residual_gate": residual_gate,

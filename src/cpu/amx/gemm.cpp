@@ -3,64 +3,16 @@
 //
 // A panel holds 32 rows, B's 32 columns: 2 x 2 accumulator tiles take 4 tile loads per 4 products.
 // At a depth of 512 a panel of B (32 KiB) stays in the first-level cache.
-//
-// Tile instructions are written in assembly: GCC 12's _tile_loadconfig declares 8 of its 64 bytes
-// as read and drops the stores that fill them, and its tile loads order no memory accesses.
+#include "cpu/amx/tiles.hpp"
 #include "cpu/avx512/kernels.hpp"
 #include "cpu/avx512/simd.hpp"
 
 namespace ac4k::cpu::amx {
 namespace {
 
-constexpr int kTile = 16;       // rows of a tile
-constexpr int kTileDepth = 32;  // bf16 in a row of a tile: 64 bytes
 constexpr int kTileElements = kTile * kTileDepth;
 constexpr int kPanel = 2 * kTile;                  // rows of A's, columns of B's panel
 constexpr int kBlockElements = 2 * kTileElements;  // a panel's 32 of K
-
-struct alignas(64) TileConfig {
-  uint8_t palette;
-  uint8_t start_row;
-  uint8_t reserved[14];
-  uint16_t bytes_per_row[16];
-  uint8_t rows[16];
-};
-static_assert(sizeof(TileConfig) == 64);
-
-void begin() {
-  TileConfig config = {};
-  config.palette = 1;
-  for (int i = 0; i < 8; ++i) {
-    config.bytes_per_row[i] = 64;
-    config.rows[i] = kTile;
-  }
-  asm volatile("ldtilecfg %0" : : "m"(config) : "memory");
-}
-
-void end() { asm volatile("tilerelease" : : : "memory"); }
-
-template <int kIndex>
-AC4K_INLINE void tile_zero() {
-  asm volatile("tilezero %%tmm%c0" : : "i"(kIndex));
-}
-template <int kIndex>
-AC4K_INLINE void tile_load(const void* base, int64_t stride_bytes) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
-               :
-               : "r"(base), "r"(stride_bytes), "i"(kIndex)
-               : "memory");
-}
-template <int kIndex>
-AC4K_INLINE void tile_store(void* base, int64_t stride_bytes) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)"
-               :
-               : "r"(base), "r"(stride_bytes), "i"(kIndex)
-               : "memory");
-}
-template <int kSum, int kA, int kB>
-AC4K_INLINE void tile_multiply() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
-}
 
 // Tiles 0..3: sums, 4 and 5: A, 6 and 7: B.
 template <bool kTwoRows>
@@ -260,8 +212,8 @@ constinit const GemmKernels kGemmBF16 = {.mr = kPanel,
                                          .narrow_output = true,
                                          .pack_cost = 60,
                                          .grain = 1 << 21,
-                                         .begin = begin,
-                                         .end = end,
+                                         .begin = begin_tiles,
+                                         .end = end_tiles,
                                          .pack_a = pack_a,
                                          .pack_b = pack_b,
                                          .micro = micro,
@@ -278,6 +230,7 @@ constinit const Kernels kKernels = {
     .quantize = &avx512::kQuantize,
     .activations = &avx512::kActivations,
     .norms = &avx512::kNorms,
-    .gguf = &avx512::kGguf};
+    .gguf = &avx512::kGguf,
+    .linear = &avx512::kLinear};
 
 }  // namespace ac4k::cpu::amx

@@ -15,6 +15,7 @@ constinit const Kernels kKernels = {
     .quantize = &kQuantize,
     .activations = &kActivations,
     .norms = &kNorms,
-    .gguf = &kGguf};
+    .gguf = &kGguf,
+    .linear = &kLinear};
 
 }  // namespace ac4k::cpu::avx2

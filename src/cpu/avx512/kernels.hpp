@@ -13,5 +13,8 @@ extern const QuantizeKernels kQuantize;
 extern const ActivationKernels kActivations;
 extern const NormKernels kNorms;
 extern const GgufKernels kGguf;
+extern const DecodeKernels kDecode, kDecodeVnni;
+extern const PanelKernels kPanelsF32, kPanelsBF16;
+extern const LinearKernels kLinear;
 
 }  // namespace ac4k::cpu::avx512

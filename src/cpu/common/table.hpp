@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/block_formats.hpp"
+#include "cpu/common/linear_table.hpp"
 
 namespace ac4k::cpu {
 
@@ -182,6 +183,7 @@ struct Kernels {
   const ActivationKernels* activations;
   const NormKernels* norms;
   const GgufKernels* gguf;
+  const LinearKernels* linear;
 };
 
 namespace generic {
@@ -201,5 +203,8 @@ extern const Kernels kKernels;
 
 // The table of the active level.
 const Kernels& kernels();
+// What the active level has for few tokens on this CPU, and for many bf16 or other tokens.
+const DecodeKernels& decode_kernels();
+const PanelKernels& panel_kernels(Element activations);
 
 }  // namespace ac4k::cpu

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
 from ..._formats import FORMATS
+from ..arrays import Arrays, DType
 from ..case import Case, Shape
 from ..inputs import Sizes
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WEIGHT_FORMATS = tuple(fmt for fmt in FORMATS if fmt != "q8_1")
 _PACK_SHAPES = ((4096, 4096), (4096, 14336))
@@ -15,7 +24,54 @@ def _matrix(shape: Shape) -> Sizes:
     return {"N": rows, "K": columns}
 
 
-CASES = tuple(
+def _linear_sizes(shape: Shape) -> Sizes:
+    tokens, rows, columns = shape
+    return {"...": (tokens,), "N": rows, "K": columns}
+
+
+def _weight(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
+    """Any bytes are weights; these have finite scales."""
+
+    def small_bytes(shape: tuple[int, ...], dtype: DType) -> Any:
+        return arrays.random(shape, dtype, 1) & 0x3F
+
+    return {"weight": small_bytes}
+
+
+@cache
+def _dense_weight(rows: int, columns: int, dtype: Any, device: Any) -> Tensor:
+    import torch
+
+    return torch.randn(rows, columns, dtype=torch.float32, device=device).to(dtype)
+
+
+def _dense_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, **options: Any) -> Tensor:
+    """What the layer costs with weights that are not quantised."""
+    dense = _dense_weight(options["N"], x.shape[-1], x.dtype, x.device)
+    return x @ dense.T
+
+
+_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)
+_SHAPES = ((4096, 4096), (14336, 4096), (4096, 14336), (8192, 28672))
+
+_LINEAR = Case(
+    op="quant_linear",
+    shapes=tuple((tokens, *shape) for shape in _SHAPES for tokens in _TOKENS),
+    cpu_shapes=tuple((tokens, 4096, 4096) for tokens in (1, 4, 16, 512)),
+    quick_shapes=((3, 65, 256), (33, 65, 256)),
+    dtypes=("bf16", "f16", "f32"),
+    sizes=_linear_sizes,
+    shape_text="TOKENSxNxK",
+    variants=tuple({"fmt": fmt} for fmt in WEIGHT_FORMATS),
+    torch_fn=_dense_linear,
+    torch_is_reference=False,
+    torch_name="matmul of dense weights",
+    flops=lambda shape: 2.0 * math.prod(shape),
+    given=_weight,
+    compile=False,
+)
+
+_PACKING = tuple(
     Case(
         op=op,
         shapes=_PACK_SHAPES,
@@ -29,3 +85,5 @@ CASES = tuple(
     )
     for op in ("pack_weight", "unpack_weight")
 )
+
+CASES = (_LINEAR, *_PACKING)

@@ -59,6 +59,51 @@ def unpack(w: QuantTensor) -> QuantTensor:
     return QuantTensor(blocks, w.format, (rows, columns))
 
 
+def linear(x: Any, w: QuantTensor, bias: Any = None, out: Any = None) -> Any:
+    """x W^T + bias with block-quantised weights, for any number of tokens.
+
+    x: [..., K] of float32, float16 or bfloat16; NumPy or torch.
+    w: [N, K], made by `pack`. Weights as a GGUF file holds them are refused: packing them takes
+        longer than the product.
+    bias: [N] of x's dtype. out: [..., N] to write into.
+
+    Activations are not quantised: results are as exact as 16-bit mathematics with float32 sums.
+
+    >>> import numpy as np
+    >>> w = ac4k.pack(np.full((3, 2, 18), 0x11, np.uint8), "q4_0")
+    >>> ac4k.linear(np.zeros((4, 64), np.float32), w).shape
+    (4, 3)
+    """
+    if not isinstance(w, QuantTensor):
+        raise TypeError(f"linear: argument 'w': expected a QuantTensor, got {type(w).__name__}")
+    rows, columns = _matrix_shape("linear", "w", w)
+    if w.block_layout != "packed":
+        raise ValueError(
+            f"linear: argument 'w': expected packed weights, as ac4k.pack makes them, got {w!r}"
+        )
+    shape = tuple(getattr(x, "shape", ()))
+    if not shape or shape[-1] != columns:
+        raise ValueError(
+            f"linear: argument 'x': expected [..., {columns}], as 'w' has {columns} columns, "
+            f"got {shape or type(x).__name__}"
+        )
+    options = {} if out is None else {"out": out}
+    weight = w.raw.reshape(-(-rows // 64), *packed_block_shape(w.format, columns))
+    fmt: Any = w.format
+    return ops.quant_linear(x, weight, bias, N=rows, fmt=fmt, **options)
+
+
+def packed_block_shape(fmt: str, columns: int) -> tuple[int, int]:
+    """Packed blocks of a row of tiles, and their bytes.
+
+    >>> packed_block_shape("q4_0", 96)
+    (2, 2304)
+    """
+    values, size = block_format(fmt)
+    packed_columns = max(values, 64)
+    return -(-columns // packed_columns), 64 * (packed_columns // values) * size
+
+
 def _on_cpu(op: Any, data: Any, *args: Any, **options: Any) -> Any:
     """Reordering is done once for a model, by the CPU; the result goes where the data came from."""
     if getattr(getattr(data, "device", None), "type", "cpu") == "cuda":

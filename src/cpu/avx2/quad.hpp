@@ -1,0 +1,239 @@
+// A quad of packed weights at the avx2 level; generic/quad.hpp says what the members mean. Two
+// registers hold the codes of a row: lanes 0..7 and 8..15.
+#pragma once
+
+#include "cpu/avx2/simd.hpp"
+#include "cpu/common/weight_formats-inl.hpp"
+
+namespace ac4k::cpu::avx2 {
+
+struct Quad {
+  struct Codes {
+    __m256i v[2];
+    friend AC4K_INLINE Codes operator|(Codes a, Codes b) {
+      return {{_mm256_or_si256(a.v[0], b.v[0]), _mm256_or_si256(a.v[1], b.v[1])}};
+    }
+  };
+  struct Lanes {
+    __m256 v[2];
+    static AC4K_INLINE Lanes broadcast(float value) {
+      return {{_mm256_set1_ps(value), _mm256_set1_ps(value)}};
+    }
+    static AC4K_INLINE Lanes load(const float* p) {
+      return {{_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}};
+    }
+    static AC4K_INLINE Lanes load_four(const float* p) {
+      const __m256 four = _mm256_broadcast_ps(reinterpret_cast<const __m128*>(p));
+      return {{four, four}};
+    }
+    AC4K_INLINE void store(float* p) const {
+      _mm256_storeu_ps(p, v[0]);
+      _mm256_storeu_ps(p + 8, v[1]);
+    }
+    AC4K_INLINE float sum() const { return F32{_mm256_add_ps(v[0], v[1])}.sum(); }
+    friend AC4K_INLINE Lanes operator+(Lanes a, Lanes b) {
+      return {{_mm256_add_ps(a.v[0], b.v[0]), _mm256_add_ps(a.v[1], b.v[1])}};
+    }
+    friend AC4K_INLINE Lanes operator*(Lanes a, Lanes b) {
+      return {{_mm256_mul_ps(a.v[0], b.v[0]), _mm256_mul_ps(a.v[1], b.v[1])}};
+    }
+    friend AC4K_INLINE Lanes fma(Lanes a, Lanes b, Lanes c) {
+      return {{_mm256_fmadd_ps(a.v[0], b.v[0], c.v[0]), _mm256_fmadd_ps(a.v[1], b.v[1], c.v[1])}};
+    }
+  };
+
+  static AC4K_INLINE Codes load(const uint8_t* p) { return {{load_256(p), load_256(p + 32)}}; }
+  static AC4K_INLINE Codes low_nibbles(Codes both) {
+    return each(both, [](__m256i v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); });
+  }
+  static AC4K_INLINE Codes high_nibbles(Codes both) {
+    return each(both, [](__m256i v) {
+      return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
+    });
+  }
+  static AC4K_INLINE Codes times_16(Codes codes) {
+    return each(codes, [](__m256i v) { return _mm256_slli_epi16(v, 4); });
+  }
+  static AC4K_INLINE void pairs(const uint8_t* p, Codes (&codes)[2]) {
+    const __m256i three = _mm256_set1_epi8(3);
+    const __m256i order =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 2, 2, 1, 1, 3, 3, 4, 4, 6, 6, 5, 5, 7, 7));
+    for (int half = 0; half < 2; ++half) {
+      const __m256i sixteen = _mm256_broadcastsi128_si256(load_128(p + 16 * half));
+      const __m256i eights = _mm256_permute4x64_epi64(sixteen, 0x50);  // 0 0 1 1
+      const __m256i twice = _mm256_shuffle_epi8(eights, order);
+      const __m256i both =
+          _mm256_blendv_epi8(_mm256_srli_epi16(twice, 4), twice, _mm256_set1_epi16(0xff));
+      codes[0].v[half] = _mm256_and_si256(both, three);
+      codes[1].v[half] = _mm256_and_si256(_mm256_srli_epi16(both, 2), three);
+    }
+  }
+  template <int kPosition>
+  static AC4K_INLINE void bits(const uint8_t* p, Codes (&codes)[2]) {
+    const __m256i wanted = _mm256_set1_epi8(1 << kPosition);
+    const __m256i steps = _mm256_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12);
+    for (int half = 0; half < 2; ++half) {
+      int32_t pair[2];
+      __builtin_memcpy(pair, p + 8 * half, 8);
+      const __m256i words = _mm256_setr_m128i(_mm_set1_epi32(pair[0]), _mm_set1_epi32(pair[1]));
+      const __m256i fours = _mm256_srlv_epi32(words, steps);
+      const __m256i both =
+          _mm256_blendv_epi8(_mm256_slli_epi16(fours, kPosition + 6),
+                             _mm256_slli_epi16(fours, kPosition), _mm256_set1_epi16(0xff));
+      codes[0].v[half] = _mm256_and_si256(both, wanted);
+      codes[1].v[half] = _mm256_and_si256(_mm256_srli_epi16(both, 1), wanted);
+    }
+  }
+  static AC4K_INLINE void bytes(const uint8_t* first, const uint8_t* second, Codes (&codes)[2]) {
+    for (int half = 0; half < 2; ++half) {
+      const __m256 a = _mm256_castsi256_ps(load_256(first + 32 * half));
+      const __m256 b = _mm256_castsi256_ps(load_256(second + 32 * half));
+      codes[0].v[half] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+      codes[1].v[half] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd));
+    }
+  }
+  static AC4K_INLINE Codes lookup(Codes codes, const uint8_t (&table)[16]) {
+    const __m256i values = _mm256_broadcastsi128_si256(load_128(table));
+    return each(codes, [values](__m256i v) { return _mm256_shuffle_epi8(values, v); });
+  }
+
+  static AC4K_INLINE Lanes half(const uint8_t* p) { return Lanes::broadcast(half_at(p)); }
+  static AC4K_INLINE Lanes minus_half(const uint8_t* p) { return Lanes::broadcast(-half_at(p)); }
+  static AC4K_INLINE void half_pairs(const uint8_t* p, Lanes (&s)[2]) {
+    const __m128i all = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    s[0] = repeat_halves(all, _mm_setr_epi8(0, 1, 0, 1, 2, 3, 2, 3, 0, 1, 0, 1, 2, 3, 2, 3));
+    s[1] = repeat_halves(all, _mm_setr_epi8(4, 5, 4, 5, 6, 7, 6, 7, 4, 5, 4, 5, 6, 7, 6, 7));
+  }
+  template <int kIndex>
+  static AC4K_INLINE void half_of_pairs(const uint8_t* p, Lanes (&s)[2]) {
+    const __m128i all = load_128(p);
+    constexpr char k = 2 * kIndex;
+    s[0] = repeat_halves(all, _mm_setr_epi8(k, k + 1, k, k + 1, k + 4, k + 5, k + 4, k + 5, k,
+                                            k + 1, k, k + 1, k + 4, k + 5, k + 4, k + 5));
+    s[1] = repeat_halves(
+        all, _mm_setr_epi8(k + 8, k + 9, k + 8, k + 9, k + 12, k + 13, k + 12, k + 13, k + 8, k + 9,
+                           k + 8, k + 9, k + 12, k + 13, k + 12, k + 13));
+  }
+  static AC4K_INLINE void exponents(const uint8_t* p, Lanes (&s)[2]) {
+    for (int i = 0; i < 2; ++i) {
+      alignas(16) float four[4];
+      for (int lane = 0; lane < 4; ++lane) {
+        const uint32_t e = p[2 * i + lane / 2];
+        four[lane] = bits_to_f32(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+      }
+      s[i] = Lanes::load_four(four);
+    }
+  }
+  static AC4K_INLINE void half_ue4m3(const uint8_t* p, Lanes (&s)[2]) {
+    for (int i = 0; i < 2; ++i) {
+      int32_t bits;
+      __builtin_memcpy(&bits, p + 4 * i, 4);
+      const __m256i code = _mm256_cvtepu8_epi32(_mm_set1_epi32(bits));
+      const __m256i nan = _mm256_cmpeq_epi32(code, _mm256_set1_epi32(127));
+      const __m256i low = _mm256_and_si256(code, _mm256_set1_epi32(127));
+      const __m256i denormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), low);
+      const __m256i leading =
+          _mm256_or_si256(low, _mm256_and_si256(denormal, _mm256_set1_epi32(8)));
+      const __m256i placed =
+          _mm256_add_epi32(_mm256_slli_epi32(leading, 20), _mm256_set1_epi32(119 << 23));
+      const __m256 excess = _mm256_and_ps(_mm256_castsi256_ps(denormal), _mm256_set1_ps(0x1p-7f));
+      const __m256 value =
+          _mm256_sub_ps(_mm256_castsi256_ps(_mm256_andnot_si256(nan, placed)), excess);
+      s[i] = {{value, value}};
+    }
+  }
+  template <FieldTable kTable>
+  static AC4K_INLINE Lanes fields(const uint8_t* p) {
+    struct Patterns {
+      alignas(32) uint8_t bytes[64];
+      alignas(32) uint32_t shifts[16];
+    };
+    static constexpr Patterns kPatterns = [] {
+      Patterns patterns{};
+      for (int i = 0; i < 16; ++i) {
+        for (int b = 0; b < 3; ++b) {
+          patterns.bytes[4 * i + b] = static_cast<uint8_t>((kTable.bytes[i] + b) % 16);
+        }
+        patterns.bytes[4 * i + 3] = 0x80;
+        patterns.shifts[i] = kTable.shifts[i];
+      }
+      return patterns;
+    }();
+    const __m256i all = _mm256_broadcastsi128_si256(load_128(p));
+    Lanes r;
+    for (int half = 0; half < 2; ++half) {
+      const __m256i words = _mm256_shuffle_epi8(all, load_256(kPatterns.bytes + 32 * half));
+      const __m256i shifts =
+          load_256(reinterpret_cast<const uint8_t*>(kPatterns.shifts + 8 * half));
+      const __m256i masked = _mm256_and_si256(_mm256_srlv_epi32(words, shifts),
+                                              _mm256_set1_epi32(static_cast<int>(kTable.mask)));
+      r.v[half] = _mm256_cvtepi32_ps(masked);
+    }
+    return r;
+  }
+  static AC4K_INLINE Lanes signed_bytes(const uint8_t* p) {
+    const __m128i all = load_128(p);
+    return {{_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(all)),
+             _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(all, 8)))}};
+  }
+  template <int kSubBlock>
+  static AC4K_INLINE Lanes spread(Lanes s) {
+    const __m256 from = s.v[kSubBlock / 2];
+    const __m256 four = _mm256_permute2f128_ps(from, from, kSubBlock % 2 == 0 ? 0x00 : 0x11);
+    return {{four, four}};
+  }
+  template <int kByte>
+  static AC4K_INLINE Lanes values(Codes codes) {
+    Lanes r;
+    for (int half = 0; half < 2; ++half) {
+      const __m256i shifted = _mm256_srli_epi32(codes.v[half], 8 * kByte);
+      r.v[half] = _mm256_cvtepi32_ps(_mm256_and_si256(shifted, _mm256_set1_epi32(0xff)));
+    }
+    return r;
+  }
+
+  // 16-bit products of the even and the odd bytes.
+  static AC4K_INLINE void store_planes(const int16_t (&x)[64], int8_t* planes) {
+    int16_t ordered[64];
+    for (int i = 0; i < 32; ++i) {
+      ordered[i] = x[2 * i];
+      ordered[32 + i] = x[2 * i + 1];
+    }
+    __builtin_memcpy(planes, ordered, sizeof ordered);
+  }
+  static AC4K_INLINE Lanes dot(Codes codes, const int8_t* planes) {
+    const auto* x = reinterpret_cast<const uint8_t*>(planes);
+    Lanes r;
+    for (int half = 0; half < 2; ++half) {
+      const __m256i even = _mm256_and_si256(codes.v[half], _mm256_set1_epi16(0xff));
+      const __m256i odd = _mm256_srli_epi16(codes.v[half], 8);
+      const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(even, load_256(x + 32 * half)),
+                                           _mm256_madd_epi16(odd, load_256(x + 64 + 32 * half)));
+      r.v[half] = _mm256_cvtepi32_ps(sum);
+    }
+    return r;
+  }
+
+ private:
+  template <class Function>
+  static AC4K_INLINE Codes each(Codes codes, Function function) {
+    return {{function(codes.v[0]), function(codes.v[1])}};
+  }
+  static AC4K_INLINE __m256i load_256(const uint8_t* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  }
+  static AC4K_INLINE __m128i load_128(const uint8_t* p) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  }
+  static AC4K_INLINE float half_at(const uint8_t* p) {
+    uint16_t bits;
+    __builtin_memcpy(&bits, p, 2);
+    return _cvtsh_ss(bits);
+  }
+  static AC4K_INLINE Lanes repeat_halves(__m128i all, __m128i order) {
+    const __m256 eight = _mm256_cvtph_ps(_mm_shuffle_epi8(all, order));
+    return {{eight, eight}};
+  }
+};
+
+}  // namespace ac4k::cpu::avx2

@@ -1,0 +1,290 @@
+// Packed weight formats as policies of one engine: how the bytes of a quad (rows r and r + 8, 64
+// columns) become unsigned codes and scales. Q is a level's vectors (generic/quad.hpp says what
+// its members mean).
+//
+// value = scale * code + minimum, where formats without minimums have minimum = -kOffset * scale.
+// Formats of 64-column blocks give scales for the lanes of a quad; those of 256-column blocks
+// (kLong) give 16 at once, one for 16 columns, and Q::spread makes lanes of them.
+#pragma once
+
+#include "core/weight_formats.hpp"
+#include "cpu/common/types-inl.hpp"
+
+namespace ac4k::cpu {
+namespace {
+
+constexpr int kNibblePlane = 2048, kPairPlane = 1024, kBitPlane = 512;  // bytes of a sub-block
+
+// Which bits of a 16-byte record become 16 numbers: lane i is (24 bits from byte bytes[i] on >>
+// shifts[i]) & mask.
+struct FieldTable {
+  uint8_t bytes[16];
+  uint8_t shifts[16];
+  uint32_t mask;
+};
+
+// Numbers of 6 bits in 24-bit groups from byte `first` on: which of them four lanes take, and how
+// many further the next four lanes look.
+constexpr FieldTable six_bits(int first, const int (&numbers)[4], int numbers_per_four_lanes) {
+  FieldTable table{{}, {}, 63};
+  for (int lane = 0; lane < 16; ++lane) {
+    const int number = lane / 4 * numbers_per_four_lanes + numbers[lane % 4];
+    table.bytes[lane] = static_cast<uint8_t>(first + number / 4 * 3);
+    table.shifts[lane] = static_cast<uint8_t>(number % 4 * 6);
+  }
+  return table;
+}
+// A scale for 16 columns.
+constexpr FieldTable kSixBitScales = six_bits(0, {0, 1, 2, 3}, 4);
+// Scale, minimum, scale, minimum of 32 columns each.
+constexpr FieldTable kSixBitEven = six_bits(4, {0, 0, 2, 2}, 4);
+constexpr FieldTable kSixBitOdd = six_bits(4, {1, 1, 3, 3}, 4);
+// A scale for 32 columns, of the first or the second row in the record.
+constexpr FieldTable kSixBitFirst = six_bits(2, {0, 0, 1, 1}, 2);
+constexpr FieldTable kSixBitSecond = six_bits(10, {0, 0, 1, 1}, 2);
+
+// 16 bytes: scale in the low nibble, minimum in the high one.
+constexpr FieldTable nibble_fields(int shift) {
+  FieldTable table{{}, {}, 15};
+  for (int lane = 0; lane < 16; ++lane) {
+    table.bytes[lane] = static_cast<uint8_t>(lane);
+    table.shifts[lane] = static_cast<uint8_t>(shift);
+  }
+  return table;
+}
+constexpr FieldTable kLowNibbles = nibble_fields(0), kHighNibbles = nibble_fields(4);
+
+// Values of 4-bit codes plus kOffset of the format, as unsigned bytes.
+alignas(64) constexpr uint8_t kNlTable[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                              129, 141, 153, 166, 181, 197, 217, 241};
+alignas(64) constexpr uint8_t kFp4Table[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                                               12, 11, 10, 9,  8,  6,  4,  0};
+
+template <WeightFormat kWhich>
+struct FormatBase {
+  static constexpr WeightFormat kFormat = kWhich;
+  static constexpr int64_t kBlockBytes = packed_block_bytes(block_of(kWhich));
+  static constexpr bool kLong = block_of(kWhich).packed_columns == kPackedColumns * 4;
+  static constexpr bool kHasMinimum = false;
+};
+
+template <class Q>
+AC4K_INLINE void nibbles(const uint8_t* plane, int quad, typename Q::Codes (&codes)[2]) {
+  const auto both = Q::load(plane + quad * 64);
+  codes[0] = Q::low_nibbles(both);
+  codes[1] = Q::high_nibbles(both);
+}
+
+// Adds bit (1 << kPosition) of a 1-bit plane.
+template <class Q, int kPosition>
+AC4K_INLINE void add_bits(const uint8_t* plane, int quad, typename Q::Codes (&codes)[2]) {
+  typename Q::Codes bits[2];
+  Q::template bits<kPosition>(plane + quad * 16, bits);
+  codes[0] = codes[0] | bits[0];
+  codes[1] = codes[1] | bits[1];
+}
+
+template <WeightFormat kWhich, int kOffsetOfCodes>
+struct Nibbles : FormatBase<kWhich> {
+  static constexpr float kOffset = kOffsetOfCodes;
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int, int quad, typename Q::Codes (&c)[2]) {
+    nibbles<Q>(block, quad, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    Q::half_pairs(block + kNibblePlane + quad * 8, s);
+  }
+};
+
+struct Q4_0 : Nibbles<WeightFormat::q4_0, 8> {};
+
+template <class Base, const uint8_t (&kTable)[16]>
+struct Looked : Base {
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
+    nibbles<Q>(block + j * kNibblePlane, quad, c);
+    c[0] = Q::lookup(c[0], kTable);
+    c[1] = Q::lookup(c[1], kTable);
+  }
+};
+
+struct IQ4_NL : Looked<Nibbles<WeightFormat::iq4_nl, 128>, kNlTable> {};
+
+struct MXFP4 : Looked<Nibbles<WeightFormat::mxfp4, 12>, kFp4Table> {
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    Q::exponents(block + kNibblePlane + quad * 4, s);
+  }
+};
+
+struct NVFP4 : Looked<Nibbles<WeightFormat::nvfp4, 12>, kFp4Table> {
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    Q::half_ue4m3(block + kNibblePlane + quad * 8, s);
+  }
+};
+
+template <WeightFormat kWhich, bool kFifthBit>
+struct WithMinimum : FormatBase<kWhich> {
+  static constexpr bool kHasMinimum = true;
+  static constexpr float kOffset = 0;
+  static constexpr int kScales = kNibblePlane + (kFifthBit ? kBitPlane : 0);
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int, int quad, typename Q::Codes (&c)[2]) {
+    nibbles<Q>(block, quad, c);
+    if constexpr (kFifthBit) add_bits<Q, 4>(block + kNibblePlane, quad, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    Q::template half_of_pairs<0>(block + kScales + quad * 16, s);
+  }
+  template <class Q>
+  static AC4K_INLINE void minimums(const uint8_t* block, int quad, typename Q::Lanes (&m)[2]) {
+    Q::template half_of_pairs<1>(block + kScales + quad * 16, m);
+  }
+};
+struct Q4_1 : WithMinimum<WeightFormat::q4_1, false> {};
+struct Q5_1 : WithMinimum<WeightFormat::q5_1, true> {};
+
+struct Q5_0 : FormatBase<WeightFormat::q5_0> {
+  static constexpr float kOffset = 16;
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int, int quad, typename Q::Codes (&c)[2]) {
+    nibbles<Q>(block, quad, c);
+    add_bits<Q, 4>(block + kNibblePlane, quad, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    Q::half_pairs(block + kNibblePlane + kBitPlane + quad * 8, s);
+  }
+};
+
+struct Q8_0 : FormatBase<WeightFormat::q8_0> {
+  static constexpr float kOffset = 128;
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int, int quad, typename Q::Codes (&c)[2]) {
+    Q::bytes(block + quad * 64, block + kNibblePlane + quad * 64, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    Q::half_pairs(block + 2 * kNibblePlane + quad * 8, s);
+  }
+};
+
+struct Q2_K : FormatBase<WeightFormat::q2_k> {
+  static constexpr bool kHasMinimum = true;
+  static constexpr float kOffset = 0;
+  static constexpr int kScales = 4 * kPairPlane, kRecord = 40;
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
+    Q::pairs(block + j * kPairPlane + quad * 32, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    const uint8_t* record = block + kScales + quad * kRecord;
+    for (int i = 0; i < 2; ++i) {
+      s[i] = Q::template fields<kLowNibbles>(record + 16 * i) * Q::half(record + 32 + 4 * i);
+    }
+  }
+  template <class Q>
+  static AC4K_INLINE void minimums(const uint8_t* block, int quad, typename Q::Lanes (&m)[2]) {
+    const uint8_t* record = block + kScales + quad * kRecord;
+    for (int i = 0; i < 2; ++i) {
+      m[i] = Q::template fields<kHighNibbles>(record + 16 * i) * Q::minus_half(record + 34 + 4 * i);
+    }
+  }
+};
+
+struct Q3_K : FormatBase<WeightFormat::q3_k> {
+  static constexpr float kOffset = 4;
+  static constexpr int kScales = 4 * (kPairPlane + kBitPlane), kRecord = 28;
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
+    Q::pairs(block + j * kPairPlane + quad * 32, c);
+    add_bits<Q, 2>(block + 4 * kPairPlane + j * kBitPlane, quad, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    const uint8_t* record = block + kScales + quad * kRecord;
+    const auto bias = Q::Lanes::broadcast(-32.0f);
+    for (int i = 0; i < 2; ++i) {
+      s[i] = (Q::template fields<kSixBitScales>(record + 12 * i) + bias) *
+             Q::half(record + 24 + 2 * i);
+    }
+  }
+};
+
+template <WeightFormat kWhich, bool kFifthBit>
+struct FourOrFiveBitsK : FormatBase<kWhich> {
+  static constexpr bool kHasMinimum = true;
+  static constexpr float kOffset = 0;
+  static constexpr int kScales = 4 * (kNibblePlane + (kFifthBit ? kBitPlane : 0)), kRecord = 32;
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
+    nibbles<Q>(block + j * kNibblePlane, quad, c);
+    if constexpr (kFifthBit) add_bits<Q, 4>(block + 4 * kNibblePlane + j * kBitPlane, quad, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    const uint8_t* record = block + kScales + quad * kRecord;
+    for (int i = 0; i < 2; ++i) {
+      s[i] = Q::template fields<kSixBitEven>(record + 16 * i) * Q::half(record + 16 * i);
+    }
+  }
+  template <class Q>
+  static AC4K_INLINE void minimums(const uint8_t* block, int quad, typename Q::Lanes (&m)[2]) {
+    const uint8_t* record = block + kScales + quad * kRecord;
+    for (int i = 0; i < 2; ++i) {
+      m[i] = Q::template fields<kSixBitOdd>(record + 16 * i) * Q::minus_half(record + 16 * i + 2);
+    }
+  }
+};
+struct Q4_K : FourOrFiveBitsK<WeightFormat::q4_k, false> {};
+struct Q5_K : FourOrFiveBitsK<WeightFormat::q5_k, true> {};
+
+struct Q6_K : FormatBase<WeightFormat::q6_k> {
+  static constexpr float kOffset = 32;
+  static constexpr int kScales = 4 * (kNibblePlane + kPairPlane), kRecord = 36;
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
+    nibbles<Q>(block + j * kNibblePlane, quad, c);
+    typename Q::Codes high[2];
+    Q::pairs(block + 4 * kNibblePlane + j * kPairPlane + quad * 32, high);
+    c[0] = c[0] | Q::times_16(high[0]);
+    c[1] = c[1] | Q::times_16(high[1]);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    const uint8_t* record = block + kScales + quad * kRecord;
+    for (int i = 0; i < 2; ++i) {
+      s[i] = Q::signed_bytes(record + 16 * i) * Q::half(record + 32 + 2 * i);
+    }
+  }
+};
+
+struct IQ4_XS : Looked<Nibbles<WeightFormat::iq4_xs, 128>, kNlTable> {
+  static constexpr int kScales = 4 * kNibblePlane, kRecord = 16;
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    const uint8_t* record = block + kScales + quad * kRecord;
+    const auto bias = Q::Lanes::broadcast(-32.0f);
+    s[0] = (Q::template fields<kSixBitFirst>(record) + bias) * Q::half(record);
+    s[1] = (Q::template fields<kSixBitSecond>(record) + bias) * Q::half(record + 8);
+  }
+};
+
+// For each format in the order of WeightFormat: Visit<Format>.
+#define AC4K_FORMAT_POLICIES(X)                                                             \
+  X(Q4_0), X(Q4_1), X(Q5_0), X(Q5_1), X(Q8_0), X(Q2_K), X(Q3_K), X(Q4_K), X(Q5_K), X(Q6_K), \
+      X(IQ4_NL), X(IQ4_XS), X(MXFP4), X(NVFP4)
+
+// The columns of a quad's codes: byte b of 32-bit lane 4c + s.
+constexpr int quad_column(bool bytes_in_order, int lane, int byte) {
+  constexpr int kInterleaved[4] = {0, 8, 1, 9}, kInOrder[4] = {0, 1, 8, 9};
+  return 16 * (lane % 4) + 2 * (lane / 4) + (bytes_in_order ? kInOrder : kInterleaved)[byte];
+}
+constexpr bool bytes_in_order(WeightFormat format) { return format == WeightFormat::q8_0; }
+
+}  // namespace
+}  // namespace ac4k::cpu

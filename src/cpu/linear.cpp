@@ -1,0 +1,89 @@
+// Products with packed weights: which way to go.
+#include "cpu/linear.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "cpu/linear_plan.hpp"
+#include "cpu/workspace.hpp"
+
+namespace ac4k::cpu {
+namespace {
+
+constexpr int64_t kMostFewTokens = 8;  // from here on widening the weights pays; measured
+
+Status no_memory(int64_t bytes) {
+  return fail(AC4K_OUT_OF_MEMORY, "quant_linear: no memory for ", bytes, " bytes of activations");
+}
+
+// Sums over nothing: the bias alone.
+void write_bias(const LinearProblem& problem) {
+  const auto narrow = kernels().few_rows[problem.element]->narrow;
+  float bias[kPackedRows];
+  for (int64_t row = 0; row < problem.args.N; row += kPackedRows) {
+    const int64_t rows = std::min<int64_t>(kPackedRows, problem.args.N - row);
+    load_bias(problem, row, rows, bias);
+    for (int64_t token = 0; token < problem.args.num_tokens; ++token) {
+      narrow(bias, problem.out(token, row), rows);
+    }
+  }
+}
+
+Status run(const LinearProblem& problem) {
+  // Infinities and NaN are for float32 alone.
+  const PanelKernels& exact = *kernels().linear->exact;
+  bool done = false;
+  if (problem.args.num_tokens <= kMostFewTokens) {
+    const int64_t bytes = few_tokens_bytes(problem);
+    char* memory = static_cast<char*>(workspace(static_cast<std::size_t>(bytes)));
+    if (memory == nullptr) return no_memory(bytes);
+    AC4K_TRY(linear_few_tokens(problem, memory, &done));
+    return done ? AC4K_OK : linear_many_tokens(problem, exact, &done);
+  }
+  AC4K_TRY(linear_many_tokens(problem, panel_kernels(problem.element), &done));
+  return done ? AC4K_OK : linear_many_tokens(problem, exact, &done);
+}
+
+}  // namespace
+
+void load_bias(const LinearProblem& problem, int64_t row, int64_t count, float* bias) {
+  if (problem.args.bias == nullptr) {
+    std::fill_n(bias, count, 0.0f);
+    return;
+  }
+  const char* from =
+      static_cast<const char*>(problem.args.bias) + row * element_bytes(problem.element);
+  kernels().few_rows[problem.element]->widen(from, 1, count, bias);
+}
+
+Status linear(const LinearArgs& args) {
+  LinearProblem problem{args, kF32, 0};
+  AC4K_TRY(find_element("quant_linear", args.type, &problem.element));
+  if (args.num_tokens <= 0 || args.N <= 0) return AC4K_OK;
+  if (args.K <= 0) {
+    write_bias(problem);
+    return AC4K_OK;
+  }
+  const int64_t size = element_bytes(problem.element);
+  const int64_t row_bytes = args.K * size;
+  if (args.x.num_levels == 1 && args.x.strides[0] % size == 0) {
+    problem.x_stride = args.num_tokens == 1 ? args.K : args.x.strides[0] / size;
+    return run(problem);
+  }
+  // Rows at irregular distances are moved together first.
+  const int64_t bytes = args.num_tokens * row_bytes;
+  const std::unique_ptr<char[]> copy(new (std::nothrow) char[static_cast<std::size_t>(bytes) + 1]);
+  if (copy == nullptr) return no_memory(bytes);
+  for (int64_t token = 0; token < args.num_tokens; ++token) {
+    std::memcpy(copy.get() + token * row_bytes, args.x.row(token),
+                static_cast<std::size_t>(row_bytes));
+  }
+  problem.args.x = Rows{};
+  problem.args.x.data = copy.get();
+  problem.x_stride = args.K;
+  return run(problem);
+}
+
+}  // namespace ac4k::cpu

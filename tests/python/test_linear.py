@@ -1,0 +1,187 @@
+"""linear: activations times packed block-quantised weights, on every CPU level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import ac4k
+from ac4k import _gguf_linear_reference as reference
+from ac4k._formats import FORMATS
+
+WEIGHT_FORMATS = [fmt for fmt in FORMATS if fmt != "q8_1"]
+LEVELS = ("generic", "avx2", "avx512", "amx")
+# Activations are not quantised: what is left is the rounding of results (2^-12 and 2^-9 of them)
+# and, for bf16, that of weights.
+NMSE = {torch.float32: 1e-8, torch.float16: 1e-6, torch.bfloat16: 1e-5}
+# Where the float16 scales of a block are, and about how large its values are without them.
+_HALVES = {
+    "q4_0": ((0,), 8),
+    "q4_1": ((0, 2), 8),
+    "q5_0": ((0,), 16),
+    "q5_1": ((0, 2), 16),
+    "q8_0": ((0,), 128),
+    "q2_k": ((80, 82), 30),
+    "q3_k": ((108,), 64),
+    "q4_k": ((0, 2), 500),
+    "q5_k": ((0, 2), 1000),
+    "q6_k": ((208,), 2000),
+    "iq4_nl": ((0,), 128),
+    "iq4_xs": ((0,), 2000),
+}
+
+
+def random_weight(fmt: str, rows: int, columns: int, seed: int = 0) -> np.ndarray:
+    """Random codes with scales that make values of about 1."""
+    rng = np.random.default_rng(seed)
+    values, size = FORMATS[fmt]
+    q = rng.integers(0, 256, (rows, columns // values, size), np.uint8)
+    places, magnitude = _HALVES.get(fmt, ((), 1))
+    for at in places:
+        scale = rng.uniform(0.3, 1.0, (*q.shape[:2], 1)) / magnitude
+        q[..., at : at + 2] = scale.astype(np.float16).view(np.uint8)
+    if fmt == "mxfp4":
+        q[..., 0] = rng.integers(120, 127, q.shape[:2])
+    if fmt == "nvfp4":
+        q[..., :4] = rng.integers(0, 256, (*q.shape[:2], 4))
+    return q
+
+
+def packed_and_dense(
+    fmt: str, rows: int, columns: int, device: str = "cpu", seed: int = 0
+) -> tuple[ac4k.QuantTensor, np.ndarray]:
+    q = random_weight(fmt, rows, columns, seed)
+    return ac4k.pack(torch.from_numpy(q), fmt).to(device), reference.dequantize(q, fmt)
+
+
+def nmse(result: torch.Tensor, expected: np.ndarray) -> float:
+    error = result.double().cpu().numpy() - expected
+    return float((error**2).sum() / (expected**2).sum())
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    try:
+        ac4k.set_cpu_isa(request.param)
+    except NotImplementedError:
+        pytest.skip(f"this CPU has no {request.param}")
+    yield request.param
+    ac4k.set_cpu_isa("auto")
+
+
+@pytest.mark.parametrize("fmt", WEIGHT_FORMATS)
+def test_accuracy_on_every_level(level: str, fmt: str) -> None:
+    """Odd N, K of an odd number of blocks, tokens that take every path."""
+    columns = 32 * 11 if FORMATS[fmt].block_values == 32 else 256 * 3
+    w, dense = packed_and_dense(fmt, 67, columns)
+    for dtype, limit in NMSE.items():
+        for tokens in (1, 2, 7, 9, 50):
+            x = torch.randn(tokens, columns).to(dtype)
+            bias = torch.randn(67).to(dtype) if tokens % 2 else None
+            expected = x.double().numpy() @ dense.T
+            if bias is not None:
+                expected = expected + bias.double().numpy()
+            assert nmse(ac4k.linear(x, w, bias), expected) < limit, (dtype, tokens)
+
+
+@pytest.mark.parametrize("fmt", ["q4_0", "q6_k"])
+def test_large_and_independent_of_threads(fmt: str) -> None:
+    """More rows than a thread takes at a time, more tokens than it keeps sums of."""
+    w, dense = packed_and_dense(fmt, 600, 512)
+    for tokens in (1, 7, 64, 530):
+        x = torch.randn(tokens, 512).to(torch.bfloat16)
+        result = ac4k.linear(x, w)
+        assert nmse(result, x.double().numpy() @ dense.T) < 1e-5
+        for threads in (1, 3):
+            ac4k.set_num_threads(threads)
+            try:
+                assert torch.equal(ac4k.linear(x, w), result)
+            finally:
+                ac4k.set_num_threads(0)
+
+
+def test_leading_dims_views_and_out(device: str) -> None:
+    w, dense = packed_and_dense("q4_k", 70, 256, device)
+    wide = torch.randn(3, 5, 300, device=device)
+    x = wide[..., 7:263]
+    expected = x.double().cpu().numpy() @ dense.T
+    result = ac4k.linear(x, w)
+    assert result.shape == (3, 5, 70)
+    assert nmse(result, expected) < 1e-8
+    swapped = x.transpose(0, 1)
+    assert torch.equal(ac4k.linear(swapped, w), ac4k.linear(swapped.contiguous(), w))
+    out = torch.full((3, 5, 70), torch.nan, device=device)
+    assert ac4k.linear(x, w, out=out) is out
+    assert torch.equal(out, result)
+    assert ac4k.linear(x[0, 0], w).shape == (70,)
+    assert ac4k.linear(x[:0], w).shape == (0, 5, 70)
+    empty = ac4k.pack(torch.empty(3, 0, 18, dtype=torch.uint8, device=device), "q4_0")
+    bias = torch.randn(3, device=device)
+    assert torch.equal(ac4k.linear(x[:, 0, :0], empty, bias), bias.expand(3, 3))
+
+
+def test_numpy() -> None:
+    q = random_weight("q8_0", 5, 64)
+    x = np.random.default_rng(1).standard_normal((4, 64)).astype(np.float32)
+    result = ac4k.linear(x, ac4k.pack(q, "q8_0"))
+    np.testing.assert_allclose(result, x @ reference.dequantize(q, "q8_0").T, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_special_values(level: str, tokens: int, dtype: torch.dtype) -> None:
+    """A token with NaN or an infinity has them where float32 has; other tokens do not notice."""
+    w, dense = packed_and_dense("q5_1", 66, 256)
+    x = torch.randn(tokens, 256).to(dtype)
+    clean = ac4k.linear(x, w)
+    for special in (torch.nan, torch.inf, -torch.inf):
+        x[0, 100] = special
+        result = ac4k.linear(x, w)
+        with np.errstate(invalid="ignore"):
+            expected = torch.from_numpy(x[:1].double().numpy() @ dense.T)
+        assert torch.equal(result[:1].isnan(), expected.isnan())
+        assert torch.equal(result[:1] == torch.inf, expected == torch.inf)
+        assert torch.allclose(result[1:].float(), clean[1:].float(), rtol=2e-2, atol=1e-2)
+
+
+def test_zeros_tiny_and_huge_activations(level: str) -> None:
+    w, dense = packed_and_dense("q4_0", 64, 512)
+    for tokens in (1, 12):
+        assert not ac4k.linear(torch.zeros(tokens, 512), w).any()
+        for scale in (1e-25, 1e30):
+            x = torch.randn(tokens, 512) * scale
+            assert nmse(ac4k.linear(x, w), x.double().numpy() @ dense.T) < 1e-8
+        x = torch.randn(tokens, 512)
+        # One step of 16 bits is 2 / 65278 of the outlier, in each of its group's 256 columns.
+        x[:, 17] = 1e4
+        limit = 256 * (2 / 65278) ** 2 / 12 * 1.5
+        assert nmse(ac4k.linear(x, w), x.double().numpy() @ dense.T) < limit
+
+
+def test_compile_and_module(device: str) -> None:
+    """The op traces through a layer that holds packed weights."""
+    w, _ = packed_and_dense("q4_0", 32, 64, device)
+    x = torch.randn(3, 64, device=device)
+    compiled = torch.compile(lambda x: ac4k.linear(x, w) + 1, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(x), ac4k.linear(x, w) + 1)
+
+
+def test_refusals() -> None:
+    q = torch.from_numpy(random_weight("q4_0", 3, 64))
+    w = ac4k.pack(q, "q4_0")
+    x = torch.randn(2, 64)
+    with pytest.raises(TypeError, match="linear: argument 'w': expected a QuantTensor"):
+        ac4k.linear(x, q)
+    with pytest.raises(ValueError, match="linear: argument 'w': expected packed"):
+        ac4k.linear(x, ac4k.unpack(w))
+    with pytest.raises(ValueError, match=r"linear: argument 'x': expected \[\.\.\., 64\]"):
+        ac4k.linear(torch.randn(2, 96), w)
+    with pytest.raises((TypeError, ValueError), match="quant_linear: argument 'bias'"):
+        ac4k.linear(x, w, torch.randn(4))
+    with pytest.raises(TypeError, match="quant_linear: argument 'x'"):
+        ac4k.linear(x.double(), w)
+    with pytest.raises(ValueError, match="multiple of 32 for q4_0, got 33"):
+        ac4k.quant_linear(torch.randn(1, 33), w.raw, N=3, fmt="q4_0")
