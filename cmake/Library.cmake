@@ -31,7 +31,8 @@ foreach(level IN LISTS AC4K_CPU_LEVELS)
 endforeach()
 
 # What not every CPU of a level has; src/cpu/dispatch.cpp asks before it is used.
-set_property(SOURCE ${src}/cpu/avx512/decode_vnni.cpp APPEND PROPERTY COMPILE_OPTIONS -mavx512vnni)
+set_property(SOURCE ${src}/cpu/avx512/decode_vnni.cpp ${src}/cpu/avx512/q8_1_vnni.cpp APPEND
+             PROPERTY COMPILE_OPTIONS -mavx512vnni)
 set_property(SOURCE ${src}/cpu/avx512/panels_bf16.cpp ${src}/cpu/amx/panels.cpp APPEND
              PROPERTY COMPILE_OPTIONS -mavx512bf16)
 

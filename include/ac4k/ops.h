@@ -272,6 +272,61 @@ static inline ac4k_status ac4k_gemm(const DLTensor* A, const DLTensor* B, const 
   return ac4k_call(ac4k_find_op("gemm"), args, 2, outputs, 1, stream);
 }
 
+/* Product of raw q4_0 weights and q8_1 activations. gemm_q4_0_q8_1(weight_q: u8[M, K/32, 18],
+ * activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N] */
+static inline ac4k_status ac4k_gemm_q4_0_q8_1(const DLTensor* weight_q,
+                                              const DLTensor* activation_q, int64_t M, int64_t N,
+                                              int64_t K, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(weight_q), ac4k_tensor_arg(activation_q),
+                           ac4k_int_arg(M), ac4k_int_arg(N), ac4k_int_arg(K)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("gemm_q4_0_q8_1"), args, 5, outputs, 1, stream);
+}
+
+/* Product of raw q4_1 weights and q8_1 activations. gemm_q4_1_q8_1(weight_q: u8[M, K/32, 20],
+ * activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N] */
+static inline ac4k_status ac4k_gemm_q4_1_q8_1(const DLTensor* weight_q,
+                                              const DLTensor* activation_q, int64_t M, int64_t N,
+                                              int64_t K, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(weight_q), ac4k_tensor_arg(activation_q),
+                           ac4k_int_arg(M), ac4k_int_arg(N), ac4k_int_arg(K)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("gemm_q4_1_q8_1"), args, 5, outputs, 1, stream);
+}
+
+/* Product of raw q5_0 weights and q8_1 activations. gemm_q5_0_q8_1(weight_q: u8[M, K/32, 22],
+ * activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N] */
+static inline ac4k_status ac4k_gemm_q5_0_q8_1(const DLTensor* weight_q,
+                                              const DLTensor* activation_q, int64_t M, int64_t N,
+                                              int64_t K, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(weight_q), ac4k_tensor_arg(activation_q),
+                           ac4k_int_arg(M), ac4k_int_arg(N), ac4k_int_arg(K)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("gemm_q5_0_q8_1"), args, 5, outputs, 1, stream);
+}
+
+/* Product of raw q5_1 weights and q8_1 activations. gemm_q5_1_q8_1(weight_q: u8[M, K/32, 24],
+ * activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N] */
+static inline ac4k_status ac4k_gemm_q5_1_q8_1(const DLTensor* weight_q,
+                                              const DLTensor* activation_q, int64_t M, int64_t N,
+                                              int64_t K, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(weight_q), ac4k_tensor_arg(activation_q),
+                           ac4k_int_arg(M), ac4k_int_arg(N), ac4k_int_arg(K)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("gemm_q5_1_q8_1"), args, 5, outputs, 1, stream);
+}
+
+/* Product of raw q8_0 weights and q8_1 activations. gemm_q8_0_q8_1(weight_q: u8[M, K/32, 34],
+ * activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N] */
+static inline ac4k_status ac4k_gemm_q8_0_q8_1(const DLTensor* weight_q,
+                                              const DLTensor* activation_q, int64_t M, int64_t N,
+                                              int64_t K, const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(weight_q), ac4k_tensor_arg(activation_q),
+                           ac4k_int_arg(M), ac4k_int_arg(N), ac4k_int_arg(K)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("gemm_q8_0_q8_1"), args, 5, outputs, 1, stream);
+}
+
 /* Take off each row's mean, divide by its standard deviation, apply weight and bias. layer_norm(x:
  * T[..., N] row_strided, weight: T[N]? = None, bias: T[N]? = None, eps: float = 1e-5) -> T[..., N]
  * row_strided */

@@ -197,6 +197,41 @@ inline void gemm(const TensorView& A, const TensorView& B, const TensorView& out
   check(ac4k_gemm(A.get(), B.get(), out.get(), stream));
 }
 
+// Product of raw q4_0 weights and q8_1 activations. gemm_q4_0_q8_1(weight_q: u8[M, K/32, 18],
+// activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N]
+inline void gemm_q4_0_q8_1(const TensorView& weight_q, const TensorView& activation_q, int64_t M,
+                           int64_t N, int64_t K, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_gemm_q4_0_q8_1(weight_q.get(), activation_q.get(), M, N, K, out.get(), stream));
+}
+
+// Product of raw q4_1 weights and q8_1 activations. gemm_q4_1_q8_1(weight_q: u8[M, K/32, 20],
+// activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N]
+inline void gemm_q4_1_q8_1(const TensorView& weight_q, const TensorView& activation_q, int64_t M,
+                           int64_t N, int64_t K, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_gemm_q4_1_q8_1(weight_q.get(), activation_q.get(), M, N, K, out.get(), stream));
+}
+
+// Product of raw q5_0 weights and q8_1 activations. gemm_q5_0_q8_1(weight_q: u8[M, K/32, 22],
+// activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N]
+inline void gemm_q5_0_q8_1(const TensorView& weight_q, const TensorView& activation_q, int64_t M,
+                           int64_t N, int64_t K, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_gemm_q5_0_q8_1(weight_q.get(), activation_q.get(), M, N, K, out.get(), stream));
+}
+
+// Product of raw q5_1 weights and q8_1 activations. gemm_q5_1_q8_1(weight_q: u8[M, K/32, 24],
+// activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N]
+inline void gemm_q5_1_q8_1(const TensorView& weight_q, const TensorView& activation_q, int64_t M,
+                           int64_t N, int64_t K, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_gemm_q5_1_q8_1(weight_q.get(), activation_q.get(), M, N, K, out.get(), stream));
+}
+
+// Product of raw q8_0 weights and q8_1 activations. gemm_q8_0_q8_1(weight_q: u8[M, K/32, 34],
+// activation_q: u8[N, K/32, 36], M: int, N: int, K: int) -> f32[M, N]
+inline void gemm_q8_0_q8_1(const TensorView& weight_q, const TensorView& activation_q, int64_t M,
+                           int64_t N, int64_t K, const TensorView& out, void* stream = nullptr) {
+  check(ac4k_gemm_q8_0_q8_1(weight_q.get(), activation_q.get(), M, N, K, out.get(), stream));
+}
+
 // Take off each row's mean, divide by its standard deviation, apply weight and bias. layer_norm(x:
 // T[..., N] row_strided, weight: T[N]? = None, bias: T[N]? = None, eps: float = 1e-5) -> T[..., N]
 // row_strided

@@ -132,6 +132,46 @@ def gelu_and_mul_quant(
     out: tuple[Array, Array] | None = None,
 ) -> tuple[Array, Array]: ...
 def gemm(A: Array, B: Array, out: Array | None = None) -> Array: ...
+def gemm_q4_0_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    out: Array | None = None,
+) -> Array: ...
+def gemm_q4_1_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    out: Array | None = None,
+) -> Array: ...
+def gemm_q5_0_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    out: Array | None = None,
+) -> Array: ...
+def gemm_q5_1_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    out: Array | None = None,
+) -> Array: ...
+def gemm_q8_0_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    out: Array | None = None,
+) -> Array: ...
 def layer_norm(
     x: Array,
     weight: Array | None = None,

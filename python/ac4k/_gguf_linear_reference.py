@@ -371,3 +371,18 @@ def quant_linear(
 def _bf16(x: Float64) -> Float64:
     bits = x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
     return bits.view(np.float32).astype(np.float64)
+
+
+def gemm_q8_1(
+    fmt: str, weight_q: Bytes, activation_q: Bytes, M: int, N: int, K: int
+) -> tuple[Float64, Float64]:
+    """The product of raw blocks, and the magnitude that its sums round relative to."""
+    w = dequantize(weight_q, fmt)
+    codes = activation_q[..., 4:].copy().view(np.int8).astype(np.float64)
+    a = (_halves(activation_q, 0) * codes).reshape(N, K)
+    # Offsets and minimums are summed apart from the codes: both count.
+    raw = codes_of(weight_q, fmt).astype(np.float64)
+    d = np.abs(_halves(weight_q, 0))
+    apart = 2 * (d * (raw + {"q4_0": 8, "q5_0": 16, "q8_0": 128}.get(fmt, 0))).reshape(M, K)
+    magnitude = (np.abs(w) + apart) @ np.abs(a.T)
+    return w @ a.T, magnitude * max(1.0, K / 64)

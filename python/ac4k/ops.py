@@ -29,6 +29,11 @@ __all__ = [
     "gelu_and_mul",
     "gelu_and_mul_quant",
     "gemm",
+    "gemm_q4_0_q8_1",
+    "gemm_q4_1_q8_1",
+    "gemm_q5_0_q8_1",
+    "gemm_q5_1_q8_1",
+    "gemm_q8_0_q8_1",
     "layer_norm",
     "layer_norm_quant",
     "mrope",
@@ -697,6 +702,156 @@ def gemm(A: Array, B: Array, *, out: Array | None = None) -> Array:
         traced: Array = _route("gemm", (A, B), out)
         return traced
     return _C.gemm(A, B, out)
+
+
+def gemm_q4_0_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Product of raw q4_0 weights and q8_1 activations.
+
+    out[m, n] = sum over k of W[m, k] A[n, k], with the values of the blocks: weights [M, K],
+    activations [N, K]. Products of codes are exact, blocks are summed in float32. What q8_1
+    blocks keep as the sum of their codes is computed from the codes instead, being exact then.
+
+    weight_q: [M, K/32, 18] of uint8; contiguous
+    activation_q: [N, K/32, 36] of uint8; contiguous
+    Returns [M, N], float32.
+
+    >>> import numpy as np
+    >>> w, a = np.zeros((2, 1, 18), np.uint8), np.zeros((3, 1, 36), np.uint8)
+    >>> ac4k.gemm_q4_0_q8_1(w, a, 2, 3, 32).shape
+    (2, 3)
+    """
+    if _is_tracing():
+        traced: Array = _route("gemm_q4_0_q8_1", (weight_q, activation_q, M, N, K), out)
+        return traced
+    return _C.gemm_q4_0_q8_1(weight_q, activation_q, M, N, K, out)
+
+
+def gemm_q4_1_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Product of raw q4_1 weights and q8_1 activations.
+
+    out[m, n] = sum over k of W[m, k] A[n, k], with the values of the blocks: weights [M, K],
+    activations [N, K]. Products of codes are exact, blocks are summed in float32. What q8_1
+    blocks keep as the sum of their codes is computed from the codes instead, being exact then.
+
+    weight_q: [M, K/32, 20] of uint8; contiguous
+    activation_q: [N, K/32, 36] of uint8; contiguous
+    Returns [M, N], float32.
+
+    >>> import numpy as np
+    >>> w, a = np.zeros((2, 1, 20), np.uint8), np.zeros((3, 1, 36), np.uint8)
+    >>> ac4k.gemm_q4_1_q8_1(w, a, 2, 3, 32).shape
+    (2, 3)
+    """
+    if _is_tracing():
+        traced: Array = _route("gemm_q4_1_q8_1", (weight_q, activation_q, M, N, K), out)
+        return traced
+    return _C.gemm_q4_1_q8_1(weight_q, activation_q, M, N, K, out)
+
+
+def gemm_q5_0_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Product of raw q5_0 weights and q8_1 activations.
+
+    out[m, n] = sum over k of W[m, k] A[n, k], with the values of the blocks: weights [M, K],
+    activations [N, K]. Products of codes are exact, blocks are summed in float32. What q8_1
+    blocks keep as the sum of their codes is computed from the codes instead, being exact then.
+
+    weight_q: [M, K/32, 22] of uint8; contiguous
+    activation_q: [N, K/32, 36] of uint8; contiguous
+    Returns [M, N], float32.
+
+    >>> import numpy as np
+    >>> w, a = np.zeros((2, 1, 22), np.uint8), np.zeros((3, 1, 36), np.uint8)
+    >>> ac4k.gemm_q5_0_q8_1(w, a, 2, 3, 32).shape
+    (2, 3)
+    """
+    if _is_tracing():
+        traced: Array = _route("gemm_q5_0_q8_1", (weight_q, activation_q, M, N, K), out)
+        return traced
+    return _C.gemm_q5_0_q8_1(weight_q, activation_q, M, N, K, out)
+
+
+def gemm_q5_1_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Product of raw q5_1 weights and q8_1 activations.
+
+    out[m, n] = sum over k of W[m, k] A[n, k], with the values of the blocks: weights [M, K],
+    activations [N, K]. Products of codes are exact, blocks are summed in float32. What q8_1
+    blocks keep as the sum of their codes is computed from the codes instead, being exact then.
+
+    weight_q: [M, K/32, 24] of uint8; contiguous
+    activation_q: [N, K/32, 36] of uint8; contiguous
+    Returns [M, N], float32.
+
+    >>> import numpy as np
+    >>> w, a = np.zeros((2, 1, 24), np.uint8), np.zeros((3, 1, 36), np.uint8)
+    >>> ac4k.gemm_q5_1_q8_1(w, a, 2, 3, 32).shape
+    (2, 3)
+    """
+    if _is_tracing():
+        traced: Array = _route("gemm_q5_1_q8_1", (weight_q, activation_q, M, N, K), out)
+        return traced
+    return _C.gemm_q5_1_q8_1(weight_q, activation_q, M, N, K, out)
+
+
+def gemm_q8_0_q8_1(
+    weight_q: Array,
+    activation_q: Array,
+    M: int,
+    N: int,
+    K: int,
+    *,
+    out: Array | None = None,
+) -> Array:
+    """Product of raw q8_0 weights and q8_1 activations.
+
+    out[m, n] = sum over k of W[m, k] A[n, k], with the values of the blocks: weights [M, K],
+    activations [N, K]. Products of codes are exact, blocks are summed in float32. What q8_1
+    blocks keep as the sum of their codes is computed from the codes instead, being exact then.
+
+    weight_q: [M, K/32, 34] of uint8; contiguous
+    activation_q: [N, K/32, 36] of uint8; contiguous
+    Returns [M, N], float32.
+
+    >>> import numpy as np
+    >>> w, a = np.zeros((2, 1, 34), np.uint8), np.zeros((3, 1, 36), np.uint8)
+    >>> ac4k.gemm_q8_0_q8_1(w, a, 2, 3, 32).shape
+    (2, 3)
+    """
+    if _is_tracing():
+        traced: Array = _route("gemm_q8_0_q8_1", (weight_q, activation_q, M, N, K), out)
+        return traced
+    return _C.gemm_q8_0_q8_1(weight_q, activation_q, M, N, K, out)
 
 
 def layer_norm(

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <string>
 
+#include "cpu/common/q8_1_table.hpp"
 #include "cpu/common/table.hpp"
 #include "cpu/kernels.hpp"
 
@@ -132,9 +133,18 @@ const PanelKernels& panel_kernels(Element activations) {
   if (isa == Isa::avx512 && bf16 && activations == kBF16) return avx512::kPanelsBF16;
   return *kernels().linear->exact;
 }
+
+const BlockProductKernels& block_product_kernels() {
+  static const bool vnni = has_vnni();
+  const Isa isa = active_isa();
+  return isa >= Isa::avx512 && vnni ? avx512::kBlockProductsVnni
+         : isa >= Isa::avx2         ? avx2::kBlockProducts
+                                    : generic::kBlockProducts;
+}
 #else
 const DecodeKernels& decode_kernels() { return *kernels().linear->decode; }
 const PanelKernels& panel_kernels(Element) { return *kernels().linear->exact; }
+const BlockProductKernels& block_product_kernels() { return generic::kBlockProducts; }
 #endif
 
 Isa detected_isa() { return state().best; }

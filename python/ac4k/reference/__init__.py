@@ -76,6 +76,13 @@ def _exactly(rule: Callable[..., Any]) -> Callable[..., References]:
     return reference
 
 
+def _gemm_q8_1(fmt: str) -> Callable[..., References]:
+    def reference(*args: Any, **options: Any) -> Reference:
+        return Reference(*_gguf_linear_reference.gemm_q8_1(fmt, *args, **options))
+
+    return reference
+
+
 def quant_linear(*args: Any, **options: Any) -> Reference:
     return Reference(*_gguf_linear_reference.quant_linear(*args, **options))
 
@@ -113,6 +120,9 @@ REFERENCES: dict[str, Callable[..., References]] = {
 REFERENCES.update(
     (name, _exactly(getattr(_gguf_linear_reference, name)))
     for name in ("pack_weight", "unpack_weight")
+)
+REFERENCES.update(
+    (f"gemm_{fmt}_q8_1", _gemm_q8_1(fmt)) for fmt in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 )
 REFERENCES.update((name, _exactly(rule)) for name, rule in _gguf_reference.RULES.items())
 REFERENCES.update(

@@ -86,4 +86,33 @@ _PACKING = tuple(
     for op in ("pack_weight", "unpack_weight")
 )
 
-CASES = (_LINEAR, *_PACKING)
+
+def _product_sizes(shape: Shape) -> Sizes:
+    rows, tokens, columns = shape
+    return {"M": rows, "N": tokens, "K": columns}
+
+
+def _blocks(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
+    def small_bytes(shape: tuple[int, ...], dtype: DType) -> Any:
+        return arrays.random(shape, dtype, shape[-1]) & 0x3F
+
+    return {"weight_q": small_bytes, "activation_q": small_bytes}
+
+
+_BLOCK_PRODUCTS = tuple(
+    Case(
+        op=f"gemm_{fmt}_q8_1",
+        shapes=tuple((4096, tokens, 14336) for tokens in (1, 8, 64, 512)),
+        cpu_shapes=tuple((4096, tokens, 4096) for tokens in (1, 8, 64)),
+        quick_shapes=((33, 5, 96),),
+        dtypes=("u8",),
+        sizes=_product_sizes,
+        shape_text="MxNxK",
+        flops=lambda shape: 2.0 * math.prod(shape),
+        given=_blocks,
+        compile=False,
+    )
+    for fmt in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
+)
+
+CASES = (_LINEAR, *_BLOCK_PRODUCTS, *_PACKING)

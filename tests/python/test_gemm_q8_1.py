@@ -1,0 +1,99 @@
+"""gemm_<fmt>_q8_1: products of raw GGUF blocks, on every CPU level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import ac4k
+from ac4k import _gguf_linear_reference as reference
+from ac4k._formats import FORMATS
+
+FORMATS_HERE = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
+LEVELS = ("generic", "avx2", "avx512", "amx")
+
+
+def random_blocks(fmt: str, rows: int, blocks: int, seed: int = 0) -> np.ndarray:
+    """All codes, -128 among them; scales of about 1."""
+    rng = np.random.default_rng(seed)
+    q = rng.integers(0, 256, (rows, blocks, FORMATS[fmt].block_bytes), np.uint8)
+    for at in (0, 2) if fmt in ("q4_1", "q5_1", "q8_1") else (0,):
+        scale = rng.uniform(-1, 1, (rows, blocks, 1))
+        q[..., at : at + 2] = scale.astype(np.float16).view(np.uint8)
+    return q
+
+
+def product(fmt: str, w: torch.Tensor, a: torch.Tensor, **options: object) -> torch.Tensor:
+    return getattr(ac4k, f"gemm_{fmt}_q8_1")(
+        w, a, w.shape[0], a.shape[0], w.shape[1] * 32, **options
+    )
+
+
+@pytest.fixture(params=LEVELS)
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
+    try:
+        ac4k.set_cpu_isa(request.param)
+    except NotImplementedError:
+        pytest.skip(f"this CPU has no {request.param}")
+    yield request.param
+    ac4k.set_cpu_isa("auto")
+
+
+@pytest.mark.parametrize("fmt", FORMATS_HERE)
+def test_accuracy_on_every_level(level: str, fmt: str) -> None:
+    for M, N, blocks in ((1, 1, 1), (17, 5, 3), (33, 1, 7), (40, 6, 11)):
+        w, a = random_blocks(fmt, M, blocks), random_blocks("q8_1", N, blocks, seed=1)
+        expected, _ = reference.gemm_q8_1(fmt, w, a, M, N, blocks * 32)
+        got = product(fmt, torch.from_numpy(w), torch.from_numpy(a)).double().numpy()
+        assert ((got - expected) ** 2).sum() / (expected**2).sum() < 1e-10
+
+
+@pytest.mark.parametrize("fmt", FORMATS_HERE)
+def test_extreme_codes_do_not_overflow(level: str, fmt: str) -> None:
+    w, a = np.full_like(random_blocks(fmt, 2, 2), 0xFF), random_blocks("q8_1", 2, 2)
+    w[..., :2] = a[..., :2] = np.frombuffer(np.float16(1).tobytes(), np.uint8)
+    if fmt in ("q4_1", "q5_1"):
+        w[..., 2:4] = 0
+    for code in (0x80, 0x7F):
+        a[..., 4:] = code
+        expected, _ = reference.gemm_q8_1(fmt, w, a, 2, 2, 64)
+        got = product(fmt, torch.from_numpy(w), torch.from_numpy(a))
+        assert np.array_equal(got.double().numpy(), expected)
+
+
+def test_threads_out_and_empty(device: str) -> None:
+    w = torch.from_numpy(random_blocks("q5_1", 70, 9)).to(device)
+    a = torch.from_numpy(random_blocks("q8_1", 9, 9)).to(device)
+    result = product("q5_1", w, a)
+    ac4k.set_num_threads(1)
+    try:
+        out = torch.full((70, 9), torch.nan, device=device)
+        assert product("q5_1", w, a, out=out) is out
+        assert torch.equal(out, result)
+    finally:
+        ac4k.set_num_threads(0)
+    assert product("q5_1", w[:0], a).shape == (0, 9)
+    assert not product("q5_1", w[:, :0].contiguous(), a[:, :0].contiguous()).any()
+
+
+def test_agrees_with_dequantised_operands_of_the_quantiser() -> None:
+    """What people run: weights and activations that were quantised from numbers."""
+    x, w = torch.randn(3, 96), torch.randn(5, 96)
+    a_q, w_q = ac4k.quantize_q8_1(x), ac4k.quantize_q4_0(w)
+    expected = ac4k.dequantize_q4_0(w_q).double() @ ac4k.dequantize_q8_1(a_q).double().T
+    got = product("q4_0", w_q, a_q).double()
+    assert ((got - expected) ** 2).sum() / (expected**2).sum() < 1e-10
+
+
+def test_refusals() -> None:
+    w = torch.zeros(2, 3, 18, dtype=torch.uint8)
+    a = torch.zeros(4, 3, 36, dtype=torch.uint8)
+    with pytest.raises(ValueError, match="gemm_q4_0_q8_1: argument"):
+        ac4k.gemm_q4_0_q8_1(w, a, 2, 4, 64)
+    with pytest.raises(ValueError, match="gemm_q4_0_q8_1: argument"):
+        ac4k.gemm_q4_0_q8_1(w, a, 3, 4, 96)
+    with pytest.raises(TypeError, match="gemm_q4_0_q8_1: argument 'weight_q'"):
+        ac4k.gemm_q4_0_q8_1(w.float(), a, 2, 4, 96)
