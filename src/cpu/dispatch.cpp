@@ -75,6 +75,13 @@ bool has_bf16() {
   unsigned eax, ebx, ecx, edx;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && has_bit(eax, 5);
 }
+// VDPBF16PS is twice as fast as float32 FMA on Zen 4 and slower on Intel's cores (82 against 133
+// GFLOP/s on one core of Emerald Rapids), which have tiles for it.
+bool has_fast_bf16() {
+  unsigned eax, ebx, ecx, edx;
+  constexpr unsigned kAuth = 0x68747541;  // "Auth" of AuthenticAMD
+  return has_bf16() && __get_cpuid(0, &eax, &ebx, &ecx, &edx) && ebx == kAuth;
+}
 
 const Kernels& table_of(Isa isa) {
   switch (isa) {
@@ -127,10 +134,10 @@ const DecodeKernels& decode_kernels() {
 }
 
 const PanelKernels& panel_kernels(Element activations) {
-  static const bool bf16 = has_bf16();
+  static const bool bf16 = has_bf16(), fast_bf16 = has_fast_bf16();
   const Isa isa = active_isa();
   if (isa == Isa::amx && bf16) return activations == kBF16 ? amx::kPanelsBF16 : amx::kPanelsSplit;
-  if (isa == Isa::avx512 && bf16 && activations == kBF16) return avx512::kPanelsBF16;
+  if (isa == Isa::avx512 && fast_bf16 && activations == kBF16) return avx512::kPanelsBF16;
   return *kernels().linear->exact;
 }
 

@@ -6,13 +6,24 @@
 #include <memory>
 #include <new>
 
+#include "cpu/kernels.hpp"
 #include "cpu/linear_plan.hpp"
 #include "cpu/workspace.hpp"
 
 namespace ac4k::cpu {
 namespace {
 
-constexpr int64_t kMostFewTokens = 8;  // from here on widening the weights pays; measured
+// Up to this many tokens integer products are faster than widened weights; measured.
+int64_t most_few_tokens(Element element) {
+  switch (active_isa()) {
+    case Isa::generic:
+      return 1;
+    case Isa::amx:
+      return element == kBF16 ? 4 : 8;
+    default:
+      return 8;
+  }
+}
 
 Status no_memory(int64_t bytes) {
   return fail(AC4K_OUT_OF_MEMORY, "quant_linear: no memory for ", bytes, " bytes of activations");
@@ -35,7 +46,7 @@ Status run(const LinearProblem& problem) {
   // Infinities and NaN are for float32 alone.
   const PanelKernels& exact = *kernels().linear->exact;
   bool done = false;
-  if (problem.args.num_tokens <= kMostFewTokens) {
+  if (problem.args.num_tokens <= most_few_tokens(problem.element)) {
     const int64_t bytes = few_tokens_bytes(problem);
     char* memory = static_cast<char*>(workspace(static_cast<std::size_t>(bytes)));
     if (memory == nullptr) return no_memory(bytes);

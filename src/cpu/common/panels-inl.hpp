@@ -45,7 +45,13 @@ void widen_tile(const uint8_t* tile, int64_t first, int64_t num_sub_blocks, uint
     const int start = Format::kLong ? static_cast<int>(sub_block % 4) : 0;
     const int64_t left = num_sub_blocks - at;
     step = !Format::kLong ? 1 : left < 4 - start ? left : 4 - start;
+    constexpr int64_t kAhead = (Format::kLong ? 2 : 8) * Format::kBlockBytes;
+    constexpr int64_t kQuadBytes = Format::kBlockBytes / kPackedQuads;
     for (int quad = 0; quad < kPackedQuads; ++quad) {
+      // Products with tokens come between: the next stretch is asked for while this one is read.
+      const uint8_t* ahead = block + kAhead + quad * kQuadBytes;
+#pragma GCC unroll 8
+      for (int64_t line = 0; line < kQuadBytes; line += 64) __builtin_prefetch(ahead + line);
       uint8_t* to = pieces + quad / 8 * group_stride + at * kBytes;
       Lanes scales[2], minimums[2];
       Format::template scales<Q>(block, quad, scales);
