@@ -92,14 +92,15 @@ def all_cases() -> dict[str, Case | Special]:
 
 def cases_named(names: Sequence[str]) -> list[Case | Special]:
     """The cases of these names; all of them when there is none. "memory": every op that is bound by
-    memory, but for the roofline itself."""
+    memory, but for the roofline itself. "gguf": products with GGUF weights."""
     known = all_cases()
     memory = [
         case.name
         for case in known.values()
         if isinstance(case, Case) and case.flops is None and case.op != "stream_bytes"
     ]
-    groups = {"memory": memory}
+    gguf = ("quant_linear", "gemm_q")  # what `ac4k bench gguf` measures
+    groups = {"memory": memory, "gguf": [name for name in known if name.startswith(gguf)]}
     found: dict[str, Case | Special] = {}
     for name in names or known:
         if name not in known and name not in groups:

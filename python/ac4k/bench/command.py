@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="cases, or 'memory' for all memory-bound ones; all when none is given",
+        help="cases, 'memory' for all memory-bound ones, 'gguf' for products; default: all",
     )
     parser.add_argument(
         "--dtype",
