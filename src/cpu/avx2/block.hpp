@@ -22,6 +22,11 @@ struct Block256 {
     }
     friend AC4K_INLINE Sums fma(Sums a, Sums b, Sums c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
   };
+  static AC4K_INLINE float half(const uint8_t* p) {
+    uint16_t bits;
+    __builtin_memcpy(&bits, p, 2);
+    return _cvtsh_ss(bits);
+  }
   static AC4K_INLINE Codes nibbles(const uint8_t* p) {
     const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     const __m256i spread = _mm256_set_m128i(_mm_srli_epi16(both, 4), both);

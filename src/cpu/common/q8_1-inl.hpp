@@ -8,12 +8,6 @@
 namespace ac4k::cpu {
 namespace {
 
-AC4K_INLINE float half_at(const uint8_t* p) {
-  Half value;
-  __builtin_memcpy(&value, p, 2);
-  return to_acc(value);
-}
-
 // value = d * (code - kOffset), or d * code + m.
 template <int kBlockBytes, int kCodesAt, int kBitsAt, bool kMinimum, int kCodeOffset>
 struct RawFormat {
@@ -47,7 +41,7 @@ void prepare_q8_1(const uint8_t* blocks, int64_t num_blocks, int8_t* codes, floa
     __builtin_memcpy(x, blocks + kQ81Codes, sizeof x);
     int32_t sum = 0;
     for (const int8_t code : x) sum += code;
-    d[b] = half_at(blocks);
+    d[b] = L::half(blocks);
     sums[b] = d[b] * static_cast<float>(sum);
     L::store_activations(x, codes);
   }
@@ -62,8 +56,8 @@ AC4K_INLINE void multiply_columns(const BlockProductArgs& args) {
   const uint8_t* block = args.weight;
   for (int64_t b = 0; b < args.num_blocks; ++b, block += Format::kBytes) {
     const auto codes = Format::template codes<L>(block);
-    const float scale = half_at(block);
-    const float minimum = Format::kHasMinimum ? half_at(block + 2) : -Format::kOffset * scale;
+    const float scale = L::half(block);
+    const float minimum = Format::kHasMinimum ? L::half(block + 2) : -Format::kOffset * scale;
 #pragma GCC unroll 4
     for (int n = 0; n < kColumns; ++n) {
       const int64_t at = n * args.num_blocks + b;

@@ -27,6 +27,11 @@ struct Block {
       return r;
     }
   };
+  static AC4K_INLINE float half(const uint8_t* p) {
+    Half value;
+    __builtin_memcpy(&value, p, 2);
+    return to_acc(value);
+  }
   // 16 bytes: low nibbles are columns 0..15.
   static AC4K_INLINE Codes nibbles(const uint8_t* p) {
     Codes r;
