@@ -1,4 +1,6 @@
 // quant_linear: activations times packed block-quantised weights.
+#include "ops/quant_linear.hpp"
+
 #include "core/op.hpp"
 #include "cpu/linear.hpp"
 #include "ops/rows.hpp"
@@ -31,6 +33,16 @@ Status run_cpu(const Call& call) {
                       .out = data_of(call.output())});
 }
 
+Status run_cuda(const Call& call) {
+  return quant_linear_on_cuda(call, RowView(call.tensor(kX)),
+                              {.format = format_of(call),
+                               .N = call.dim(kN),
+                               .K = call.dim(kK),
+                               .weight = data_of(call.tensor(kWeight)),
+                               .bias = call.has(kBias) ? data_of(call.tensor(kBias)) : nullptr,
+                               .out = data_of(call.output())});
+}
+
 const RegisterOp kOp{{
     .signature = "quant_linear(x: T[..., K] row_strided, weight: u8[" AC4K_PACKED_SHAPE "],"
                  " bias: T[N]? = None, *, N: int, fmt: " AC4K_FORMAT_CHOICE ") -> T[..., N]",
@@ -49,6 +61,7 @@ const RegisterOp kOp{{
     .tolerance = 4.0,
     .check = check,
     .cpu = run_cpu,
+    .cuda = run_cuda,
 }};
 
 }  // namespace

@@ -8,6 +8,10 @@
 
 namespace ac4k::cpu::generic {
 
+// Plain loops become long code: a function of its own each, or the products of all formats take
+// minutes to compile.
+#define AC4K_APART [[gnu::noinline]]
+
 struct Quad {
   struct Codes {
     uint8_t v[64];
@@ -61,23 +65,23 @@ struct Quad {
     __builtin_memcpy(r.v, p, 64);
     return r;
   }
-  static AC4K_INLINE Codes low_nibbles(const Codes& both) {
+  AC4K_APART static Codes low_nibbles(const Codes& both) {
     Codes r;
     for (int i = 0; i < 64; ++i) r.v[i] = both.v[i] & 15;
     return r;
   }
-  static AC4K_INLINE Codes high_nibbles(const Codes& both) {
+  AC4K_APART static Codes high_nibbles(const Codes& both) {
     Codes r;
     for (int i = 0; i < 64; ++i) r.v[i] = both.v[i] >> 4;
     return r;
   }
-  static AC4K_INLINE Codes times_16(const Codes& codes) {
+  AC4K_APART static Codes times_16(const Codes& codes) {
     Codes r;
     for (int i = 0; i < 64; ++i) r.v[i] = static_cast<uint8_t>(codes.v[i] << 4);
     return r;
   }
   // Fields of 2 bits from 32 bytes of their plane.
-  static AC4K_INLINE void pairs(const uint8_t* p, Codes (&codes)[2]) {
+  AC4K_APART static void pairs(const uint8_t* p, Codes (&codes)[2]) {
     for (int i = 0; i < 64; ++i) {
       const int lane = i / 4, byte = i % 4, step = lane % 4, e = byte / 2, high = byte % 2;
       const int from = p[8 * (lane / 4) + 4 * (step / 2) + 2 * e + step % 2];
@@ -87,7 +91,7 @@ struct Quad {
   }
   // Bits from 16 bytes of their plane, as 0 or 1 << kPosition.
   template <int kPosition>
-  static AC4K_INLINE void bits(const uint8_t* p, Codes (&codes)[2]) {
+  AC4K_APART static void bits(const uint8_t* p, Codes (&codes)[2]) {
     for (int i = 0; i < 64; ++i) {
       const int lane = i / 4, byte = i % 4, step = lane % 4, e = byte / 2, high = byte % 2;
       const int from = p[4 * (lane / 4) + 2 * e + step / 2] >> (4 * (step % 2) + 2 * high);
@@ -96,7 +100,7 @@ struct Quad {
     }
   }
   // 8-bit codes: 64 bytes of each half of the plane.
-  static AC4K_INLINE void bytes(const uint8_t* first, const uint8_t* second, Codes (&codes)[2]) {
+  AC4K_APART static void bytes(const uint8_t* first, const uint8_t* second, Codes (&codes)[2]) {
     for (int i = 0; i < 64; ++i) {
       const int lane = i / 4, step = lane % 4;
       const uint8_t* from = (step < 2 ? first : second) + 16 * (lane / 4) + 8 * (step % 2) + i % 4;
@@ -104,7 +108,7 @@ struct Quad {
       codes[1].v[i] = from[4];
     }
   }
-  static AC4K_INLINE Codes lookup(const Codes& codes, const uint8_t (&table)[16]) {
+  AC4K_APART static Codes lookup(const Codes& codes, const uint8_t (&table)[16]) {
     Codes r;
     for (int i = 0; i < 64; ++i) r.v[i] = table[codes.v[i]];
     return r;
@@ -118,25 +122,25 @@ struct Quad {
   static AC4K_INLINE Lanes half(const uint8_t* p) { return Lanes::broadcast(half_at(p)); }
   static AC4K_INLINE Lanes minus_half(const uint8_t* p) { return Lanes::broadcast(-half_at(p)); }
   // Four f16: those of row r for columns 0..31 and 32..63, then those of row r + 8.
-  static AC4K_INLINE void half_pairs(const uint8_t* p, Lanes (&s)[2]) {
+  AC4K_APART static void half_pairs(const uint8_t* p, Lanes (&s)[2]) {
     for (int i = 0; i < 32; ++i) s[i / 16].v[i % 16] = half_at(p + i / 16 * 4 + i % 4 / 2 * 2);
   }
   // The first or the second of four pairs of f16.
   template <int kIndex>
-  static AC4K_INLINE void half_of_pairs(const uint8_t* p, Lanes (&s)[2]) {
+  AC4K_APART static void half_of_pairs(const uint8_t* p, Lanes (&s)[2]) {
     for (int i = 0; i < 32; ++i) {
       s[i / 16].v[i % 16] = half_at(p + i / 16 * 8 + i % 4 / 2 * 4 + 2 * kIndex);
     }
   }
   // 2^(e - 128) of four bytes in the order of half_pairs.
-  static AC4K_INLINE void exponents(const uint8_t* p, Lanes (&s)[2]) {
+  AC4K_APART static void exponents(const uint8_t* p, Lanes (&s)[2]) {
     for (int i = 0; i < 32; ++i) {
       const uint32_t e = p[i / 16 * 2 + i % 4 / 2];
       s[i / 16].v[i % 16] = bits_to_f32(e < 2 ? 0x00200000u << e : (e - 1) << 23);
     }
   }
   // Half of four UE4M3 numbers of row r, then of row r + 8.
-  static AC4K_INLINE void half_ue4m3(const uint8_t* p, Lanes (&s)[2]) {
+  AC4K_APART static void half_ue4m3(const uint8_t* p, Lanes (&s)[2]) {
     for (int i = 0; i < 32; ++i) {
       const uint32_t code = p[i / 16 * 4 + i % 4];
       const uint32_t low = code & 127, leading = low < 8 ? 8 : 0;
@@ -145,7 +149,7 @@ struct Quad {
     }
   }
   template <FieldTable kTable>
-  static AC4K_INLINE Lanes fields(const uint8_t* p) {
+  AC4K_APART static Lanes fields(const uint8_t* p) {
     Lanes r;
     for (int i = 0; i < 16; ++i) {
       const int at = kTable.bytes[i];
@@ -155,7 +159,7 @@ struct Quad {
     }
     return r;
   }
-  static AC4K_INLINE Lanes signed_bytes(const uint8_t* p) {
+  AC4K_APART static Lanes signed_bytes(const uint8_t* p) {
     Lanes r;
     for (int i = 0; i < 16; ++i) r.v[i] = static_cast<float>(static_cast<int8_t>(p[i]));
     return r;
@@ -168,7 +172,7 @@ struct Quad {
 
   // Byte kByte of each lane.
   template <int kByte>
-  static AC4K_INLINE Lanes values(const Codes& codes) {
+  AC4K_APART static Lanes values(const Codes& codes) {
     Lanes r;
     for (int i = 0; i < 16; ++i) r.v[i] = codes.v[4 * i + kByte];
     return r;
@@ -179,7 +183,7 @@ struct Quad {
     __builtin_memcpy(planes, x, sizeof x);
   }
   // Sums over the bytes of each lane.
-  static AC4K_INLINE Lanes dot(const Codes& codes, const int8_t* planes) {
+  AC4K_APART static Lanes dot(const Codes& codes, const int8_t* planes) {
     int16_t x[64];
     __builtin_memcpy(x, planes, sizeof x);
     Lanes r;
@@ -191,5 +195,7 @@ struct Quad {
     return r;
   }
 };
+
+#undef AC4K_APART
 
 }  // namespace ac4k::cpu::generic

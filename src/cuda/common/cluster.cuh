@@ -28,6 +28,13 @@ __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
 }
+// As the first barrier, which nothing but the start of the blocks and of their barriers (see
+// publish_barriers) is known by: an arrival with release waits for all memory.
+__device__ __forceinline__ void cluster_announce() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+#endif
+}
 __device__ __forceinline__ void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
@@ -45,6 +52,23 @@ __device__ __forceinline__ void store_to_cluster(float* address, uint32_t rank, 
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(remote), "f"(value) : "memory");
 #else
   *address = value;
+#endif
+}
+
+// Four floats at an aligned address as the block `rank` of the cluster has them.
+__device__ __forceinline__ float4 load_4_from_cluster(const float* address, uint32_t rank) {
+#if __CUDA_ARCH__ >= 900
+  const uint32_t own = static_cast<uint32_t>(__cvta_generic_to_shared(address));
+  uint32_t remote;
+  float4 value;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(own), "r"(rank));
+  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(remote)
+               : "memory");
+  return value;
+#else
+  return *reinterpret_cast<const float4*>(address);
 #endif
 }
 

@@ -40,7 +40,7 @@ struct ColumnExtents {
   }
 };
 
-// Needs a cluster_arrive before it.
+// Needs a cluster_announce before it.
 template <typename T, typename Format>
 __device__ __forceinline__ void find_rules(const QuantizeParams& params,
                                            const ColumnExtents<T, Format>& found,
@@ -100,7 +100,7 @@ __device__ __forceinline__ void quantize_columns(const QuantizeParams& params) {
   const bool inside = stripe + in_stripe < params.num_columns;
   const int first_row =
       static_cast<int>(cluster_rank() * (kUnits * kColumnRows) + threadIdx.x / kColumnUnits);
-  cluster_arrive();
+  cluster_announce();
   wait_for_previous_kernels();
   Unit<T> units[kUnits];
   const T* x =
@@ -147,7 +147,7 @@ __device__ __forceinline__ void quantize_long_columns(const QuantizeParams& para
     if constexpr (kAligned) return load_unit(from, column, N);
     return Unit<T>::gather(from + column, static_cast<int>(min(N - column, int64_t{kUnit})));
   };
-  cluster_arrive();
+  cluster_announce();
   wait_for_previous_kernels();
   allow_next_kernel();
   ColumnExtents<T, Format> extents;

@@ -17,7 +17,7 @@ __device__ __forceinline__ void quantize_tensor(const QuantizeParams& params) {
   const uint32_t num_units = static_cast<uint32_t>(params.num_rows) * in_row;
   const uint32_t first = cluster_rank() * blockDim.x + threadIdx.x;
   const uint32_t step = cluster_size() * blockDim.x;
-  cluster_arrive();
+  cluster_announce();
   wait_for_previous_kernels();
   Unit<T> units[kTensorUnits];
 #pragma unroll

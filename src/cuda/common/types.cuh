@@ -8,6 +8,7 @@ namespace ac4k {
 
 using int64_t = long long;
 using uint32_t = unsigned int;
+using uint64_t = unsigned long long;
 
 inline constexpr int kVectorBytes = 16;  // the widest load of one thread
 

@@ -1,0 +1,28 @@
+// Names for the mixed-input kernels of a format: few_16_bf16 multiplies 16 columns, many_3_f16 has
+// the third of kManyTiles.
+#pragma once
+
+#include "sm90a/mixed_few.cuh"
+#include "sm90a/mixed_many.cuh"
+
+#define AC4K_MIXED_FEW(Format, T, suffix, columns)                                             \
+  extern "C" __global__ void __launch_bounds__(ac4k::kFewThreads, 1) few_##columns##_##suffix( \
+      const __grid_constant__ ac4k::MixedParams params) {                                      \
+    ac4k::multiply_few_tokens<ac4k::Format, T, columns>(params);                               \
+  }
+#define AC4K_MIXED_MANY(Format, T, suffix, tile)                                              \
+  extern "C" __global__ void __launch_bounds__(ac4k::kManyThreads, 1) many_##tile##_##suffix( \
+      const __grid_constant__ ac4k::MixedParams params) {                                     \
+    ac4k::multiply_many_tokens<ac4k::Format, T, ac4k::kManyTiles[tile]>(params);              \
+  }
+#define AC4K_MIXED_TYPE(Format, T, suffix) \
+  AC4K_MIXED_FEW(Format, T, suffix, 8)     \
+  AC4K_MIXED_FEW(Format, T, suffix, 16)    \
+  AC4K_MIXED_MANY(Format, T, suffix, 0)    \
+  AC4K_MIXED_MANY(Format, T, suffix, 1)    \
+  AC4K_MIXED_MANY(Format, T, suffix, 2)    \
+  AC4K_MIXED_MANY(Format, T, suffix, 3)
+#define AC4K_MIXED(Format)                     \
+  AC4K_MIXED_TYPE(Format, __half, f16)         \
+  AC4K_MIXED_TYPE(Format, __nv_bfloat16, bf16) \
+  AC4K_MIXED_FEW(Format, float, f32, 16)

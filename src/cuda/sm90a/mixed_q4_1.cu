@@ -1,0 +1,3 @@
+#include "sm90a/mixed.cuh"
+
+AC4K_MIXED(Q4_1)

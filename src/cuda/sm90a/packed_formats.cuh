@@ -1,0 +1,525 @@
+// Packed weights (docs/packed_weights.md) as policies of the mixed-input engine: the bytes of a
+// block, how its bits become integers in the fragments of a matrix product, and its scales.
+//
+// A policy gives, for a thread and a sub-block of 64 x 64 codes:
+//   Header           what all sub-blocks of a block share, loaded once
+//   Codes            the thread's bits of a sub-block, as loaded
+//   fragment<T>      the integers of one step of 16 columns, exact in T: a_i is row r + 8 * (i & 1)
+//   scales           of its two rows and each group: weight = scale * integer + offset
+#pragma once
+
+#include "sm90a/mbarrier.cuh"
+#include "sm90a/mixed.h"
+
+namespace ac4k {
+
+// --- Shared memory -----------------------------------------------------------------------------
+
+__device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ uint32_t load_shared_4(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+  return v;
+}
+
+// --- Bits to numbers ---------------------------------------------------------------------------
+
+__device__ __forceinline__ uint32_t and_or(uint32_t value, uint32_t mask, uint32_t bits) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(value), "r"(mask), "r"(bits));
+  return result;
+}
+template <int kShift>
+__device__ __forceinline__ uint32_t shift_right(uint32_t value) {
+  if constexpr (kShift >= 0) {
+    return value >> kShift;
+  } else {
+    return value << -kShift;
+  }
+}
+__device__ __forceinline__ float2 halves(uint32_t pair) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+}
+
+// A pair of T from a pair of unsigned integers below 128, minus kZero: as the last bits of 128
+// (bfloat16) or 1024 (half), which is then taken away, all of it exact.
+template <typename T>
+inline constexpr uint32_t kIntegerBits = is_same<T, __half> ? 0x64006400u : 0x43004300u;
+template <typename T, int kZero>
+__device__ __forceinline__ uint32_t minus_zero(uint32_t biased) {
+  if constexpr (is_same<T, __half>) {
+    const __half2 pair =
+        __hsub2(*reinterpret_cast<__half2*>(&biased), __float2half2_rn(1024.0f + kZero));
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair =
+        __hsub2(*reinterpret_cast<__nv_bfloat162*>(&biased), __float2bfloat162_rn(128.0f + kZero));
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+// A pair of T from a byte of each word, minus 128.
+template <typename T, int kFirst, int kSecond>
+__device__ __forceinline__ uint32_t bytes_minus_128(uint32_t first, uint32_t second) {
+  if constexpr (is_same<T, __half>) {
+    const uint32_t bytes = __byte_perm(first, second, kFirst | (4 + kSecond) << 4);
+    uint32_t biased = __byte_perm(bytes, 0x64646464u, 0x4140);
+    return minus_zero<T, 128>(biased);
+  } else {
+    // As the last bits of 2^23: bfloat16 itself has too few.
+    constexpr uint32_t kBits = 0x4b000000u;
+    constexpr float kBias = 8388608.0f + 128.0f;
+    const float a = __uint_as_float(__byte_perm(first, kBits, 0x7440 | kFirst)) - kBias;
+    const float b = __uint_as_float(__byte_perm(second, kBits, 0x7440 | kSecond)) - kBias;
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
+// --- Planes of bits ----------------------------------------------------------------------------
+
+// Where a thread's bits of sub-block j lie in the planes of a block with kSubBlocks.
+template <int kSubBlocks, int kBits>
+struct Plane {
+  static constexpr int kThreadBytes = 4 * kBits;
+  static constexpr int kBytes = kSubBlocks * 128 * kThreadBytes;
+  static __device__ __forceinline__ uint32_t address(uint32_t plane, int j, int thread) {
+    return plane + static_cast<uint32_t>(j * 128 + thread) * kThreadBytes;
+  }
+};
+
+template <int kGroups, bool kHasOffsets>
+struct GroupScales {
+  float scale[2][kGroups];
+  float offset[2][kHasOffsets ? kGroups : 1];
+};
+
+// Codes of kLowBits + kHighBits bits: a plane of four or two bits and one of the rest.
+template <int kSubBlocks, int kLowBits, int kHighBits, int kZero>
+struct BitPlanes {
+  static constexpr int kLowBytes = Plane<kSubBlocks, kLowBits>::kBytes;
+  static constexpr int kBytes =
+      kLowBytes + (kHighBits > 0 ? Plane<kSubBlocks, kHighBits>::kBytes : 0);
+  struct Codes {
+    uint32_t low[kLowBits];  // words of a thread
+    uint32_t high[kHighBits > 0 ? kHighBits : 1];
+  };
+
+  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
+    Codes codes;
+    const uint32_t low = Plane<kSubBlocks, kLowBits>::address(block, j, thread);
+    if constexpr (kLowBits == 4) {
+      const uint4 words = load_shared_16(low);
+      codes.low[0] = words.x, codes.low[1] = words.y, codes.low[2] = words.z,
+      codes.low[3] = words.w;
+    } else {
+      const uint2 words = load_shared_8(low);
+      codes.low[0] = words.x, codes.low[1] = words.y;
+    }
+    if constexpr (kHighBits > 0) {
+      const uint32_t high = Plane<kSubBlocks, kHighBits>::address(block + kLowBytes, j, thread);
+      if constexpr (kHighBits == 2) {
+        const uint2 words = load_shared_8(high);
+        codes.high[0] = words.x, codes.high[1] = words.y;
+      } else {
+        codes.high[0] = load_shared_4(high);
+      }
+    }
+    return codes;
+  }
+
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    fragment_part<T, kStep, 0>(codes, a);
+    fragment_part<T, kStep, 1>(codes, a);
+    fragment_part<T, kStep, 2>(codes, a);
+    fragment_part<T, kStep, 3>(codes, a);
+  }
+
+ private:
+  // Fields of kBits bits in the planes' order: the place of step s and register i in its word.
+  template <int kBits, int kStep, int i>
+  static constexpr int kWord = kBits == 4   ? kStep
+                               : kBits == 2 ? kStep / 2
+                                            : 0;
+  template <int kBits, int kStep, int i>
+  static constexpr int kPlace = kBits == 4   ? 4 * i
+                                : kBits == 2 ? 2 * (kStep % 2 * 4 + i)
+                                             : 4 * kStep + i;
+
+  template <typename T, int kStep, int i>
+  static __device__ __forceinline__ void fragment_part(const Codes& codes, uint32_t (&a)[4]) {
+    constexpr uint32_t kMask = ((1u << kLowBits) - 1) * 0x00010001u;
+    uint32_t bits =
+        and_or(shift_right<kPlace<kLowBits, kStep, i>>(codes.low[kWord<kLowBits, kStep, i>]), kMask,
+               kIntegerBits<T>);
+    if constexpr (kHighBits > 0) {
+      constexpr uint32_t kHighMask = (((1u << kHighBits) - 1) << kLowBits) * 0x00010001u;
+      bits = and_or(shift_right<kPlace<kHighBits, kStep, i> - kLowBits>(
+                        codes.high[kWord<kHighBits, kStep, i>]),
+                    kHighMask, bits);
+    }
+    a[i] = minus_zero<T, kZero>(bits);
+  }
+};
+
+// Bytes, biased by 128.
+template <int kSubBlocks>
+struct BytePlanes {
+  static constexpr int kBytes = Plane<kSubBlocks, 8>::kBytes;
+  struct Codes {
+    uint4 halves[2];  // of two steps each
+  };
+  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
+    const uint32_t first = block + static_cast<uint32_t>(j * 256 + thread) * 16;
+    return {{load_shared_16(first), load_shared_16(first + 2048)}};
+  }
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    const uint4& words = codes.halves[kStep / 2];
+    const uint32_t row = kStep % 2 ? words.z : words.x, row_8 = kStep % 2 ? words.w : words.y;
+    a[0] = bytes_minus_128<T, 0, 1>(row, row);
+    a[1] = bytes_minus_128<T, 0, 1>(row_8, row_8);
+    a[2] = bytes_minus_128<T, 2, 3>(row, row);
+    a[3] = bytes_minus_128<T, 2, 3>(row_8, row_8);
+  }
+};
+
+// Codes of four bits that are places in a table of 16 bytes, biased by 128.
+template <int kSubBlocks, uint32_t kTable0, uint32_t kTable1, uint32_t kTable2, uint32_t kTable3>
+struct TablePlanes {
+  using Planes = BitPlanes<kSubBlocks, 4, 0, 0>;
+  static constexpr int kBytes = Planes::kBytes;
+  using Codes = typename Planes::Codes;
+  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
+    return Planes::load(block, j, thread);
+  }
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    const uint32_t word = codes.low[kStep];
+    // The low three bits choose in each half of the table, the fourth between the halves.
+    const uint32_t places = word & 0x77777777u;
+    const uint32_t half = and_or(word >> 1, 0x44444444u, 0x32103210u);
+    const uint32_t first = lookup(places, half), second = lookup(places >> 16, half >> 16);
+    a[0] = bytes_minus_128<T, 0, 0>(first, second);
+    a[1] = bytes_minus_128<T, 1, 1>(first, second);
+    a[2] = bytes_minus_128<T, 2, 2>(first, second);
+    a[3] = bytes_minus_128<T, 3, 3>(first, second);
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t lookup(uint32_t places, uint32_t half) {
+    return __byte_perm(__byte_perm(kTable0, kTable1, places), __byte_perm(kTable2, kTable3, places),
+                       half);
+  }
+};
+
+// --- Formats -----------------------------------------------------------------------------------
+
+// Blocks of 64 columns, a half scale (and a minimum) for each row and 32 columns.
+template <typename PlanesType, bool kMinimum>
+struct ScaledBlocks {
+  using Planes = PlanesType;
+  static constexpr int kSubBlocks = 1, kGroups = 2;
+  static constexpr bool kHasOffsets = kMinimum;
+  static constexpr int kQuadBytes = kMinimum ? 16 : 8;
+  static constexpr int kBytes = Planes::kBytes + 32 * kQuadBytes;
+  using Scales = GroupScales<kGroups, kHasOffsets>;
+  struct Header {
+    uint32_t words[kQuadBytes / 4];
+  };
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * kQuadBytes;
+    if constexpr (kMinimum) {
+      const uint4 v = load_shared_16(quad);
+      return {{v.x, v.y, v.z, v.w}};
+    } else {
+      const uint2 v = load_shared_8(quad);
+      return {{v.x, v.y}};
+    }
+  }
+  template <int j>
+  static __device__ __forceinline__ Scales scales(const Header& header) {
+    Scales scales;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      if constexpr (kMinimum) {
+#pragma unroll
+        for (int g = 0; g < 2; ++g) {
+          const float2 both = halves(header.words[2 * row + g]);
+          scales.scale[row][g] = both.x;
+          scales.offset[row][g] = both.y;
+        }
+      } else {
+        const float2 both = halves(header.words[row]);
+        scales.scale[row][0] = both.x;
+        scales.scale[row][1] = both.y;
+      }
+    }
+    return scales;
+  }
+};
+
+// Signed 8-bit values of IQ4's codes plus 128, and twice those of e2m1.
+#define AC4K_IQ4_TABLE 0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u
+#define AC4K_E2M1_TABLE 0x83828180u, 0x8c888684u, 0x7d7e7f80u, 0x74787a7cu
+
+using Q4_0 = ScaledBlocks<BitPlanes<1, 4, 0, 8>, false>;
+using Q4_1 = ScaledBlocks<BitPlanes<1, 4, 0, 0>, true>;
+using Q5_0 = ScaledBlocks<BitPlanes<1, 4, 1, 16>, false>;
+using Q5_1 = ScaledBlocks<BitPlanes<1, 4, 1, 0>, true>;
+using Q8_0 = ScaledBlocks<BytePlanes<1>, false>;
+using IQ4_NL = ScaledBlocks<TablePlanes<1, AC4K_IQ4_TABLE>, false>;
+
+// Scales of one byte: powers of two for 32 columns, or unsigned e4m3 for 16; halved, as the table
+// holds twice the values.
+template <bool kNv>
+struct MicroBlocks {
+  using Planes = TablePlanes<1, AC4K_E2M1_TABLE>;
+  static constexpr int kSubBlocks = 1, kGroups = kNv ? 4 : 2;
+  static constexpr bool kHasOffsets = false;
+  static constexpr int kQuadBytes = kNv ? 8 : 4;
+  static constexpr int kBytes = Planes::kBytes + 32 * kQuadBytes;
+  using Scales = GroupScales<kGroups, kHasOffsets>;
+  struct Header {
+    uint32_t words[kQuadBytes / 4];
+  };
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * kQuadBytes;
+    if constexpr (kNv) {
+      const uint2 v = load_shared_8(quad);
+      return {{v.x, v.y}};
+    } else {
+      return {{load_shared_4(quad)}};
+    }
+  }
+  template <int j>
+  static __device__ __forceinline__ Scales scales(const Header& header) {
+    Scales scales;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        const int byte = row * kGroups + g;
+        scales.scale[row][g] = half_scale(header.words[byte / 4] >> (8 * (byte % 4)) & 0xffu);
+      }
+    }
+    return scales;
+  }
+
+ private:
+  static __device__ __forceinline__ float half_scale(uint32_t code) {
+    if constexpr (kNv) {
+      // Exponent and mantissa moved to a float's; 2^119 makes up for the biases, one less halves.
+      const float value =
+          __uint_as_float((code & 0x7fu) << 20) * __uint_as_float((127 + 119) << 23);
+      return code == 0x7fu ? 0.0f : value;
+    } else {
+      return __uint_as_float(code >= 2 ? (code - 1) << 23 : 0x00200000u << code);
+    }
+  }
+};
+using MXFP4 = MicroBlocks<false>;
+using NVFP4 = MicroBlocks<true>;
+
+// Blocks of 256 columns: half scales of a row, and small integers that multiply them.
+__device__ __forceinline__ float small_integer(uint32_t value) {
+  return __uint_as_float(value | 0x4b000000u) - 8388608.0f;
+}
+
+// q4_k and q5_k: d * sc * q - dmin * m, six bits each for 32 columns.
+template <typename PlanesType>
+struct SuperBlocks32 {
+  using Planes = PlanesType;
+  static constexpr int kSubBlocks = 4, kGroups = 2;
+  static constexpr bool kHasOffsets = true;
+  static constexpr int kBytes = Planes::kBytes + 32 * 32;
+  using Scales = GroupScales<kGroups, kHasOffsets>;
+  struct Header {
+    uint4 rows[2];
+  };
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 32;
+    return {{load_shared_16(quad), load_shared_16(quad + 16)}};
+  }
+  template <int j>
+  static __device__ __forceinline__ Scales scales(const Header& header) {
+    Scales scales;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const uint4& words = header.rows[row];
+      const float2 d = halves(words.x);
+      const uint32_t group = j == 0   ? words.y
+                             : j == 1 ? __funnelshift_r(words.y, words.z, 24)
+                             : j == 2 ? __funnelshift_r(words.z, words.w, 16)
+                                      : words.w >> 8;
+      scales.scale[row][0] = d.x * small_integer(group & 63);
+      scales.offset[row][0] = -d.y * small_integer(group >> 6 & 63);
+      scales.scale[row][1] = d.x * small_integer(group >> 12 & 63);
+      scales.offset[row][1] = -d.y * small_integer(group >> 18 & 63);
+    }
+    return scales;
+  }
+};
+using Q4_K = SuperBlocks32<BitPlanes<4, 4, 0, 0>>;
+using Q5_K = SuperBlocks32<BitPlanes<4, 4, 1, 0>>;
+
+// d * (sc - 32) * T[q], six bits for 32 columns.
+struct IQ4_XS {
+  using Planes = TablePlanes<4, AC4K_IQ4_TABLE>;
+  static constexpr int kSubBlocks = 4, kGroups = 2;
+  static constexpr bool kHasOffsets = false;
+  static constexpr int kBytes = Planes::kBytes + 32 * 16;
+  using Scales = GroupScales<kGroups, kHasOffsets>;
+  struct Header {
+    uint4 words;  // two a row
+  };
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    return {load_shared_16(block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 16)};
+  }
+  template <int j>
+  static __device__ __forceinline__ Scales scales(const Header& header) {
+    Scales scales;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const uint32_t low = row ? header.words.z : header.words.x;
+      const uint32_t high = row ? header.words.w : header.words.y;
+      const float d = halves(low).x;
+      // 48 bits from bit 16 on, six each.
+      const uint32_t group = j < 2 ? __funnelshift_r(low, high, 16) : high >> 8;
+#pragma unroll
+      for (int g = 0; g < 2; ++g) {
+        const uint32_t code = group >> (6 * (2 * (j % 2) + g)) & 63;
+        scales.scale[row][g] = d * (small_integer(code) - 32.0f);
+      }
+    }
+    return scales;
+  }
+};
+
+// q2_k: d * sc * q - dmin * m, four bits each for 16 columns.
+struct Q2_K {
+  using Planes = BitPlanes<4, 2, 0, 0>;
+  static constexpr int kSubBlocks = 4, kGroups = 4;
+  static constexpr bool kHasOffsets = true;
+  static constexpr int kBytes = Planes::kBytes + 32 * 40;
+  using Scales = GroupScales<kGroups, kHasOffsets>;
+  struct Header {
+    uint32_t scales[2][4];
+    uint32_t d[2];
+  };
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 40;
+    Header header;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint2 words = load_shared_8(quad + 8 * i);
+      header.scales[i / 2][i % 2 * 2] = words.x;
+      header.scales[i / 2][i % 2 * 2 + 1] = words.y;
+    }
+    const uint2 d = load_shared_8(quad + 32);
+    header.d[0] = d.x, header.d[1] = d.y;
+    return header;
+  }
+  template <int j>
+  static __device__ __forceinline__ Scales scales(const Header& header) {
+    Scales scales;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const float2 d = halves(header.d[row]);
+#pragma unroll
+      for (int g = 0; g < 4; ++g) {
+        const uint32_t code = header.scales[row][j] >> (8 * g);
+        scales.scale[row][g] = d.x * small_integer(code & 15);
+        scales.offset[row][g] = -d.y * small_integer(code >> 4 & 15);
+      }
+    }
+    return scales;
+  }
+};
+
+// q3_k: d * (sc - 32) * (q - 4), six bits for 16 columns.
+struct Q3_K {
+  using Planes = BitPlanes<4, 2, 1, 4>;
+  static constexpr int kSubBlocks = 4, kGroups = 4;
+  static constexpr bool kHasOffsets = false;
+  static constexpr int kBytes = Planes::kBytes + 32 * 28;
+  using Scales = GroupScales<kGroups, kHasOffsets>;
+  struct Header {
+    uint32_t words[7];
+  };
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 28;
+    Header header;
+#pragma unroll
+    for (int i = 0; i < 7; ++i) header.words[i] = load_shared_4(quad + 4 * i);
+    return header;
+  }
+  template <int j>
+  static __device__ __forceinline__ Scales scales(const Header& header) {
+    const float2 d = halves(header.words[6]);
+    Scales scales;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+      const uint32_t* words = header.words + 3 * row;
+      const uint32_t group = j == 0   ? words[0]
+                             : j == 1 ? __funnelshift_r(words[0], words[1], 24)
+                             : j == 2 ? __funnelshift_r(words[1], words[2], 16)
+                                      : words[2] >> 8;
+#pragma unroll
+      for (int g = 0; g < 4; ++g) {
+        scales.scale[row][g] = (row ? d.y : d.x) * (small_integer(group >> (6 * g) & 63) - 32.0f);
+      }
+    }
+    return scales;
+  }
+};
+
+// q6_k: d * sc * (q - 32), a signed byte for 16 columns.
+struct Q6_K {
+  using Planes = BitPlanes<4, 4, 2, 32>;
+  static constexpr int kSubBlocks = 4, kGroups = 4;
+  static constexpr bool kHasOffsets = false;
+  static constexpr int kBytes = Planes::kBytes + 32 * 36;
+  using Scales = GroupScales<kGroups, kHasOffsets>;
+  struct Header {
+    uint32_t words[9];
+  };
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 36;
+    Header header;
+#pragma unroll
+    for (int i = 0; i < 9; ++i) header.words[i] = load_shared_4(quad + 4 * i);
+    return header;
+  }
+  template <int j>
+  static __device__ __forceinline__ Scales scales(const Header& header) {
+    const float2 d = halves(header.words[8]);
+    Scales scales;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int g = 0; g < 4; ++g) {
+        const int code = static_cast<signed char>(header.words[4 * row + j] >> (8 * g));
+        scales.scale[row][g] = (row ? d.y : d.x) * static_cast<float>(code);
+      }
+    }
+    return scales;
+  }
+};
+
+#undef AC4K_IQ4_TABLE
+#undef AC4K_E2M1_TABLE
+
+}  // namespace ac4k

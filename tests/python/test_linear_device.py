@@ -1,0 +1,79 @@
+"""linear on the device under test: token counts and sizes that choose each of its kernels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_linear import NMSE, WEIGHT_FORMATS, nmse, packed_and_dense
+
+import ac4k
+from ac4k._formats import FORMATS
+
+DTYPES = tuple(NMSE)
+# Each side of the borders between kernels, their tiles and the splits of K.
+TOKENS = (1, 3, 8, 9, 16, 17, 33, 65, 129, 300)
+
+
+def columns_of(fmt: str, blocks: int) -> int:
+    return FORMATS[fmt].block_values * blocks
+
+
+@pytest.mark.parametrize("fmt", WEIGHT_FORMATS)
+def test_accuracy(device: str, fmt: str) -> None:
+    """A row tile and a few rows, columns that end within a tile and a split."""
+    columns = columns_of(fmt, 9 if FORMATS[fmt].block_values > 64 else 45)
+    w, dense = packed_and_dense(fmt, 77, columns, device)
+    for dtype, limit in NMSE.items():
+        for tokens in TOKENS:
+            x = (torch.randn(tokens, columns) / 16).to(dtype)  # sums stay within float16
+            expected = x.double().numpy() @ dense.T
+            bias = None
+            if tokens % 2:
+                bias = torch.randn(77).to(dtype)
+                expected = expected + bias.double().numpy()
+                bias = bias.to(device)
+            out = torch.full((tokens, 77), torch.nan, dtype=dtype, device=device)
+            ac4k.linear(x.to(device), w, bias, out=out)
+            assert nmse(out, expected) < limit, (dtype, tokens)
+            again = ac4k.linear(x.to(device), w, bias)
+            assert torch.equal(out, again), (dtype, tokens)
+
+
+@pytest.mark.parametrize("fmt", ["q4_0", "q4_k"])
+@pytest.mark.parametrize(
+    ("rows", "columns", "tokens"), [(8448, 256, 1024), (256, 14336, 5), (64, 8192, 40)]
+)
+def test_sizes_of_models(device: str, fmt: str, rows: int, columns: int, tokens: int) -> None:
+    """The largest tile, K in many splits."""
+    w, dense = packed_and_dense(fmt, rows, columns, device)
+    x = torch.randn(tokens, columns).to(torch.bfloat16)
+    expected = (x.double() @ torch.from_numpy(dense).double().T).numpy()
+    assert nmse(ac4k.linear(x.to(device), w), expected) < NMSE[torch.bfloat16]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("tokens", [2, 20])
+def test_tokens_do_not_meet(device: str, tokens: int, dtype: torch.dtype) -> None:
+    """NaN and infinities stay with their token, also in the columns behind an odd K."""
+    w, _ = packed_and_dense("q5_0", 66, 32 * 3, device)
+    x = torch.randn(tokens, 96).to(dtype).to(device)
+    clean = ac4k.linear(x, w)
+    x[0] = torch.nan
+    result = ac4k.linear(x, w)
+    assert result[0].isnan().all()
+    assert torch.allclose(result[1:].float(), clean[1:].float(), rtol=2e-2, atol=1e-2)
+
+
+def test_capture(device: str) -> None:
+    if device != "cuda":
+        pytest.skip("graphs are CUDA's")
+    w, _ = packed_and_dense("q4_0", 128, 256, device)
+    x = torch.randn(4, 256, device=device).to(torch.bfloat16)
+    expected = ac4k.linear(x, w)
+    out = torch.empty_like(expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ac4k.linear(x, w, out=out)
+    out.zero_()
+    graph.replay()
+    assert torch.equal(out, expected)
