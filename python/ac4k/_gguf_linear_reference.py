@@ -223,6 +223,7 @@ def _record_bytes(fmt: str) -> int:
 
 
 def pack_weight(q: Bytes, N: int, K: int, *, fmt: str) -> Bytes:
+    N, K = int(N), int(K)
     values, size = FORMATS[fmt]
     columns = _packed_columns(fmt)
     tiles, depth, per = -(-N // _ROWS), -(-K // columns), columns // values
@@ -261,6 +262,7 @@ def pack_weight(q: Bytes, N: int, K: int, *, fmt: str) -> Bytes:
 
 
 def unpack_weight(packed: Bytes, N: int, K: int, *, fmt: str) -> Bytes:
+    N, K = int(N), int(K)
     values, size = FORMATS[fmt]
     columns = _packed_columns(fmt)
     tiles, depth, per = -(-N // _ROWS), -(-K // columns), columns // values
@@ -377,6 +379,7 @@ def gemm_q8_1(
     fmt: str, weight_q: Bytes, activation_q: Bytes, M: int, N: int, K: int
 ) -> tuple[Float64, Float64]:
     """The product of raw blocks, and the magnitude that its sums round relative to."""
+    M, N, K = int(M), int(N), int(K)  # whatever can stand for an integer
     w = dequantize(weight_q, fmt)
     codes = activation_q[..., 4:].copy().view(np.int8).astype(np.float64)
     a = (_halves(activation_q, 0) * codes).reshape(N, K)

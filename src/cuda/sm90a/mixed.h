@@ -3,6 +3,12 @@
 
 #include "../common/rows.h"
 
+#ifdef __CUDACC__
+#define AC4K_ON_BOTH_SIDES __host__ __device__
+#else
+#define AC4K_ON_BOTH_SIDES
+#endif
+
 namespace ac4k {
 
 // What the driver encodes; a kernel only hands on its address.
@@ -36,14 +42,16 @@ inline constexpr int kFewGroups = 2;
 inline constexpr int kFewThreads = kFewGroups * 128 + 32;
 inline constexpr int kFewStageColumns = 256;
 inline constexpr int kFewFeatureStride = 68;  // floats: a fragment's stores meet all banks
-constexpr int few_tokens_stages(int stage_bytes) { return stage_bytes <= 10240 ? 6 : 4; }
+AC4K_ON_BOTH_SIDES constexpr int few_tokens_stages(int stage_bytes) {
+  return stage_bytes <= 10240 ? 6 : 4;
+}
 // Bytes before the rows of x, which come last: ring, partial sums, sums of other blocks, barriers.
-constexpr int few_tokens_fixed(int stage_bytes, int columns) {
+AC4K_ON_BOTH_SIDES constexpr int few_tokens_fixed(int stage_bytes, int columns) {
   return few_tokens_stages(stage_bytes) * (stage_bytes + 16) + 16 +
          (kFewGroups * columns * kFewFeatureStride + columns * kTileRows) * 4;
 }
 // Of a row of x: 16 bytes more, so that eight rows meet all banks.
-constexpr int few_tokens_row(int columns_of_k) { return columns_of_k * 2 + 16; }
+AC4K_ON_BOTH_SIDES constexpr int few_tokens_row(int columns_of_k) { return columns_of_k * 2 + 16; }
 
 // Many tokens: two warpgroups of 64 features each, a third fills the rings.
 inline constexpr int kManyConsumers = 2;
@@ -56,10 +64,11 @@ struct ManyTile {
 };
 inline constexpr ManyTile kManyTiles[] = {{32, 16, 16}, {64, 12, 12}, {128, 8, 8}, {256, 4, 4}};
 inline constexpr int kNumManyTiles = sizeof(kManyTiles) / sizeof(kManyTiles[0]);
-constexpr int many_weight_stages(const ManyTile& tile, int sub_blocks) {
+AC4K_ON_BOTH_SIDES constexpr int many_weight_stages(const ManyTile& tile, int sub_blocks) {
   return tile.weight_blocks / sub_blocks < 2 ? 2 : tile.weight_blocks / sub_blocks;
 }
-constexpr int many_tokens_shared(const ManyTile& tile, int block_bytes, int sub_blocks) {
+AC4K_ON_BOTH_SIDES constexpr int many_tokens_shared(const ManyTile& tile, int block_bytes,
+                                                    int sub_blocks) {
   const int x = tile.x_stages * tile.tokens * kSubBlockK * 2;
   const int weights = many_weight_stages(tile, sub_blocks) * kManyConsumers * block_bytes;
   const int ring = x + weights;
@@ -69,3 +78,5 @@ constexpr int many_tokens_shared(const ManyTile& tile, int block_bytes, int sub_
 }
 
 }  // namespace ac4k
+
+#undef AC4K_ON_BOTH_SIDES

@@ -128,11 +128,6 @@ __device__ __forceinline__ void fill_rings(const MixedParams& params, const Ring
   allow_next_kernel();
 }
 
-template <int kValue>
-struct Constant {
-  static constexpr int value = kValue;
-};
-
 // What a consumer carries from one sub-block to the next.
 template <typename Layout>
 struct ConsumerState {
@@ -174,6 +169,17 @@ __device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, 
     multiply_sub_blocks<Format, T, Layout, 1 - kHalf, j + 1>(rings, block, header, weights_empty,
                                                              thread, state);
   }
+}
+
+template <typename Format, typename T, int kHalf, typename Layout, typename WeightPlace>
+__device__ __forceinline__ void multiply_next_block(const Rings<Layout>& rings, WeightPlace& w,
+                                                    int group, int thread,
+                                                    ConsumerState<Layout>& state) {
+  wait_for(rings.weights_full(w.stage), w.parity);
+  const uint32_t block = rings.weights(w.stage) + group * Format::kBytes;
+  multiply_sub_blocks<Format, T, Layout, kHalf>(rings, block, Format::header(block, thread),
+                                                rings.weights_empty(w.stage), thread, state);
+  w.advance();
 }
 
 // Eight neighbouring features of a token.
@@ -290,21 +296,14 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
     asm volatile("" : "+f"(state.sums[i])::"memory");
   }
   RingPlace<Layout::kWeightStages> w;
-  const auto multiply_block = [&](auto half) {
-    wait_for(rings.weights_full(w.stage), w.parity);
-    const uint32_t block = rings.weights(w.stage) + group * Format::kBytes;
-    multiply_sub_blocks<Format, T, Layout, decltype(half)::value>(
-        rings, block, Format::header(block, thread), rings.weights_empty(w.stage), thread, state);
-    w.advance();
-  };
   // A block of one sub-block leaves the other half of `a` to the next. Pairs of them, so that the
   // compiler sees which half a product under way still reads.
   constexpr int kTurn = Format::kSubBlocks % 2 ? 2 : 1;
   for (int i = 0; i + kTurn <= num_blocks; i += kTurn) {
-    multiply_block(Constant<0>{});
-    if constexpr (kTurn == 2) multiply_block(Constant<1>{});
+    multiply_next_block<Format, T, 0>(rings, w, group, thread, state);
+    if constexpr (kTurn == 2) multiply_next_block<Format, T, 1>(rings, w, group, thread, state);
   }
-  if (num_blocks % kTurn != 0) multiply_block(Constant<0>{});
+  if (num_blocks % kTurn != 0) multiply_next_block<Format, T, 0>(rings, w, group, thread, state);
   wait_for_products<0>();
   write_sums<T, Layout>(params, reinterpret_cast<float*>(shared), state.sums, feature_tile,
                         first_token);
