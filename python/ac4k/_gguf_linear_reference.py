@@ -12,17 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _gguf_reference
 from ._formats import FORMATS
 
 Bytes = NDArray[Any]  # of uint8
 Float64 = NDArray[np.float64]
 
 _ROWS = 64  # of a tile
-_NL_VALUES = np.array(
-    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.float64
-)
-_FP4_VALUES = np.array([0, 1, 2, 3, 4, 6, 8, 12, -0.0, -1, -2, -3, -4, -6, -8, -12], np.float64)
-
 
 # ---- codes of GGUF blocks [..., bytes] to [..., values] and back ----
 
@@ -305,48 +301,9 @@ def _halves(blocks: Bytes, at: int) -> Float64:
     return blocks[..., at : at + 2].copy().view(np.float16).astype(np.float64)  # [..., 1]
 
 
-def _ue4m3(codes: Bytes) -> Float64:
-    exponent, mantissa = (codes >> 3 & 15).astype(np.float64), (codes & 7).astype(np.float64)
-    value = np.where(exponent == 0, mantissa * 2.0**-9, (1 + mantissa / 8) * np.exp2(exponent - 7))
-    return np.where((codes == 0) | (codes == 0x7F), 0.0, value)
-
-
 def dequantize(blocks: Bytes, fmt: str) -> Float64:
-    """GGUF blocks [..., K / values, bytes] to numbers [..., K], exactly."""
-    values = FORMATS[fmt].block_values
-    codes = codes_of(blocks, fmt).astype(np.float64)
-    how = _SCALES[fmt]
-    scales = blocks[..., how.scales]
-    if how.regroup is not None:
-        scales = how.regroup[0](scales)
-
-    def spread(each: NDArray[Any]) -> Float64:
-        return np.repeat(each.astype(np.float64), values // each.shape[-1], axis=-1)
-
-    if fmt in ("q4_0", "q5_0", "q8_0"):
-        offset = {"q4_0": 8, "q5_0": 16, "q8_0": 128}[fmt]
-        result = _halves(blocks, 0) * (codes - offset)
-    elif fmt in ("q4_1", "q5_1"):
-        result = _halves(blocks, 0) * codes + _halves(blocks, 2)
-    elif fmt == "q2_k":
-        d, dmin = _halves(blocks, 80), _halves(blocks, 82)
-        result = d * spread(scales & 15) * codes - dmin * spread(scales >> 4)
-    elif fmt == "q3_k":
-        result = _halves(blocks, 108) * (spread(scales) - 32) * (codes - 4)
-    elif fmt in ("q4_k", "q5_k"):
-        d, dmin = _halves(blocks, 0), _halves(blocks, 2)
-        result = d * spread(scales[..., 0::2]) * codes - dmin * spread(scales[..., 1::2])
-    elif fmt == "q6_k":
-        result = _halves(blocks, 208) * spread(scales.view(np.int8)) * (codes - 32)
-    elif fmt == "iq4_nl":
-        result = _halves(blocks, 0) * _NL_VALUES[codes.astype(int)]
-    elif fmt == "iq4_xs":
-        result = _halves(blocks, 0) * (spread(scales) - 32) * _NL_VALUES[codes.astype(int)]
-    elif fmt == "mxfp4":
-        result = np.exp2(scales.astype(np.float64) - 128) * _FP4_VALUES[codes.astype(int)]
-    else:
-        result = 0.5 * spread(_ue4m3(scales)) * _FP4_VALUES[codes.astype(int)]
-    return result.reshape(*blocks.shape[:-2], blocks.shape[-2] * values)
+    """GGUF blocks [..., K / values, bytes] to numbers [..., K], as float32 has them."""
+    return _gguf_reference.dequantize(blocks, fmt).astype(np.float64)
 
 
 def quant_linear(

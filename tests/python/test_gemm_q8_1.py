@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from ac4k import _gguf_linear_reference as reference
 from ac4k._formats import FORMATS
 
 FORMATS_HERE = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
-LEVELS = ("generic", "avx2", "avx512", "amx")
 
 
 def random_blocks(fmt: str, rows: int, blocks: int, seed: int = 0) -> np.ndarray:
@@ -30,16 +27,6 @@ def product(fmt: str, w: torch.Tensor, a: torch.Tensor, **options: object) -> to
     return getattr(ac4k, f"gemm_{fmt}_q8_1")(
         w, a, w.shape[0], a.shape[0], w.shape[1] * 32, **options
     )
-
-
-@pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest) -> Iterator[str]:
-    try:
-        ac4k.set_cpu_isa(request.param)
-    except NotImplementedError:
-        pytest.skip(f"this CPU has no {request.param}")
-    yield request.param
-    ac4k.set_cpu_isa("auto")
 
 
 @pytest.mark.parametrize("fmt", FORMATS_HERE)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,6 @@ from ac4k import _gguf_linear_reference as reference
 from ac4k._formats import FORMATS
 
 WEIGHT_FORMATS = [fmt for fmt in FORMATS if fmt != "q8_1"]
-LEVELS = ("generic", "avx2", "avx512", "amx")
 # Activations are not quantised: what is left is the rounding of results (2^-12 and 2^-9 of them)
 # and, for bf16, that of weights.
 NMSE = {torch.float32: 1e-8, torch.float16: 1e-6, torch.bfloat16: 1e-5}
@@ -60,16 +57,6 @@ def packed_and_dense(
 def nmse(result: torch.Tensor, expected: np.ndarray) -> float:
     error = result.double().cpu().numpy() - expected
     return float((error**2).sum() / (expected**2).sum())
-
-
-@pytest.fixture(params=LEVELS)
-def level(request: pytest.FixtureRequest) -> Iterator[str]:
-    try:
-        ac4k.set_cpu_isa(request.param)
-    except NotImplementedError:
-        pytest.skip(f"this CPU has no {request.param}")
-    yield request.param
-    ac4k.set_cpu_isa("auto")
 
 
 @pytest.mark.parametrize("fmt", WEIGHT_FORMATS)

@@ -36,8 +36,5 @@ __device__ __forceinline__ void send(uint32_t to, uint32_t barrier, uint32_t ran
       "r"(__float_as_uint(value)), "r"(remote_barrier)
       : "memory");
 }
-__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
 
 }  // namespace ac4k

@@ -169,7 +169,7 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   const int first_token = static_cast<int>(blockIdx.y) * kTokens;
   const int num_tokens = min(kTokens, params.num_tokens - first_token);
   const int lane = threadIdx.x % 32, group = threadIdx.x / 128;
-  const uint32_t row_bytes = static_cast<uint32_t>(params.split_blocks) * (kBlockColumns * 2) + 16;
+  const uint32_t row_bytes = few_tokens_row(params.split_blocks * kBlockColumns);
   const int count = num_tokens * kTileRows, share = count / static_cast<int>(splits);  // of sums
 
   if (group == kFewGroups) {

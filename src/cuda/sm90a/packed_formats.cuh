@@ -338,6 +338,28 @@ __device__ __forceinline__ float small_integer(uint32_t value) {
   return __uint_as_float(value | 0x4b000000u) - 8388608.0f;
 }
 
+// Group j of 24 bits in three words.
+template <int j>
+__device__ __forceinline__ uint32_t group_of_24(uint32_t first, uint32_t second, uint32_t third) {
+  if constexpr (j == 0) return first;
+  if constexpr (j == 1) return __funnelshift_r(first, second, 24);
+  if constexpr (j == 2) return __funnelshift_r(second, third, 16);
+  return third >> 8;
+}
+// What all sub-blocks share, where it is aligned to no more than a word.
+template <int kWords>
+struct HeaderWords {
+  uint32_t words[kWords];
+
+  static __device__ __forceinline__ HeaderWords load(uint32_t scales, int thread) {
+    const uint32_t quad = scales + static_cast<uint32_t>(thread / 4) * (4 * kWords);
+    HeaderWords header;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) header.words[i] = load_shared_4(quad + 4 * i);
+    return header;
+  }
+};
+
 // q4_k and q5_k: d * sc * q - dmin * m, six bits each for 32 columns.
 template <typename PlanesType>
 struct SuperBlocks32 {
@@ -360,10 +382,7 @@ struct SuperBlocks32 {
     for (int row = 0; row < 2; ++row) {
       const uint4& words = header.rows[row];
       const float2 d = halves(words.x);
-      const uint32_t group = j == 0   ? words.y
-                             : j == 1 ? __funnelshift_r(words.y, words.z, 24)
-                             : j == 2 ? __funnelshift_r(words.z, words.w, 16)
-                                      : words.w >> 8;
+      const uint32_t group = group_of_24<j>(words.y, words.z, words.w);
       scales.scale[row][0] = d.x * small_integer(group & 63);
       scales.offset[row][0] = -d.y * small_integer(group >> 6 & 63);
       scales.scale[row][1] = d.x * small_integer(group >> 12 & 63);
@@ -456,15 +475,9 @@ struct Q3_K {
   static constexpr bool kHasOffsets = false;
   static constexpr int kBytes = Planes::kBytes + 32 * 28;
   using Scales = GroupScales<kGroups, kHasOffsets>;
-  struct Header {
-    uint32_t words[7];
-  };
+  using Header = HeaderWords<7>;
   static __device__ __forceinline__ Header header(uint32_t block, int thread) {
-    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 28;
-    Header header;
-#pragma unroll
-    for (int i = 0; i < 7; ++i) header.words[i] = load_shared_4(quad + 4 * i);
-    return header;
+    return Header::load(block + Planes::kBytes, thread);
   }
   template <int j>
   static __device__ __forceinline__ Scales scales(const Header& header) {
@@ -473,10 +486,7 @@ struct Q3_K {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       const uint32_t* words = header.words + 3 * row;
-      const uint32_t group = j == 0   ? words[0]
-                             : j == 1 ? __funnelshift_r(words[0], words[1], 24)
-                             : j == 2 ? __funnelshift_r(words[1], words[2], 16)
-                                      : words[2] >> 8;
+      const uint32_t group = group_of_24<j>(words[0], words[1], words[2]);
 #pragma unroll
       for (int g = 0; g < 4; ++g) {
         scales.scale[row][g] = (row ? d.y : d.x) * (small_integer(group >> (6 * g) & 63) - 32.0f);
@@ -493,15 +503,9 @@ struct Q6_K {
   static constexpr bool kHasOffsets = false;
   static constexpr int kBytes = Planes::kBytes + 32 * 36;
   using Scales = GroupScales<kGroups, kHasOffsets>;
-  struct Header {
-    uint32_t words[9];
-  };
+  using Header = HeaderWords<9>;
   static __device__ __forceinline__ Header header(uint32_t block, int thread) {
-    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 36;
-    Header header;
-#pragma unroll
-    for (int i = 0; i < 9; ++i) header.words[i] = load_shared_4(quad + 4 * i);
-    return header;
+    return Header::load(block + Planes::kBytes, thread);
   }
   template <int j>
   static __device__ __forceinline__ Scales scales(const Header& header) {
