@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from ..._formats import FORMATS
 from ..arrays import Arrays, DType
 from ..case import Case, Shape
+from ..engine import set_count
 from ..inputs import Sizes
+from ..settings import Settings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,24 +33,28 @@ def _linear_sizes(shape: Shape) -> Sizes:
 
 
 def _weight(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
-    """Any bytes are weights; these have finite scales."""
+    """Any bytes are weights; these have finite scales, none of them denormal."""
 
     def small_bytes(shape: tuple[int, ...], dtype: DType) -> Any:
-        return arrays.random(shape, dtype, 1) & 0x3F
+        return arrays.random(shape, dtype, 1) & 0x3F | 0x20
 
     return {"weight": small_bytes}
 
 
-@cache
-def _dense_weight(rows: int, columns: int, dtype: Any, device: Any) -> Tensor:
+@lru_cache(maxsize=1)
+def _dense_weights(rows: int, columns: int, dtype: Any, device: Any) -> Iterator[Tensor]:
+    """In turn, enough of them that each has left the last cache when it comes again, as ours have;
+    at most 64, for sizes at which that matters."""
     import torch
 
-    return torch.randn(rows, columns, dtype=torch.float32, device=device).to(dtype)
+    size = rows * columns * dtype.itemsize
+    count = min(64, set_count(size, Settings(device=device.type).rotation_bytes))
+    return cycle(torch.randn(count, rows, columns, device=device, dtype=dtype).unbind())
 
 
 def _dense_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, **options: Any) -> Tensor:
     """What the layer costs with weights that are not quantised."""
-    dense = _dense_weight(options["N"], x.shape[-1], x.dtype, x.device)
+    dense = next(_dense_weights(options["N"], x.shape[-1], x.dtype, x.device))
     return x @ dense.T
 
 
@@ -94,7 +101,7 @@ def _product_sizes(shape: Shape) -> Sizes:
 
 def _blocks(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
     def small_bytes(shape: tuple[int, ...], dtype: DType) -> Any:
-        return arrays.random(shape, dtype, shape[-1]) & 0x3F
+        return arrays.random(shape, dtype, shape[-1]) & 0x3F | 0x20
 
     return {"weight_q": small_bytes, "activation_q": small_bytes}
 
