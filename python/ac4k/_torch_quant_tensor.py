@@ -1,7 +1,9 @@
 """`QuantTensor` over torch: a wrapper subclass with the logical shape around the bytes.
 
 Its dtype is uint8, so that `module.half()` and the like leave it alone, and it never needs a
-gradient. What moves, copies or compares bytes is done to them; everything else is refused by name.
+gradient. As the weight of `torch.nn.functional.linear`, and so of an `nn.Linear`, it is multiplied
+by `ac4k.linear`. What moves, copies or compares bytes is done to them; everything else is refused
+by name.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any
 import torch
 from torch.serialization import add_safe_globals
 
+from ac4k.packed_linear import linear
 from ac4k.quant_tensor import BlockLayout, QuantTensor, describe, sliced
 
 _aten = torch.ops.aten
@@ -82,7 +85,19 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
 
     # ---- operations ----
 
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.nn.functional.linear:
+            return _linear(*args, **kwargs)
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **kwargs)
 
     @classmethod
     def __torch_dispatch__(  # type: ignore[override]
@@ -97,9 +112,28 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
             tensor = next(a for a in args if isinstance(a, TorchQuantTensor))
             raise NotImplementedError(
                 f"QuantTensor ({describe(tensor)}): {func} is not supported; "
-                "its method dequantize() gives a plain tensor"
+                "torch.nn.functional.linear(x, weight) multiplies by it, "
+                "and its method dequantize() gives a plain tensor"
             )
         return handler(func, *args, **(kwargs or {}))
+
+
+def _linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
+    """Of torch.nn.functional: the same names of arguments, cast alike under autocast.
+
+    `ac4k.linear` refuses weights that are not packed: a layer that packed at each call would be
+    slow, and one that kept both layouts twice as large.
+    """
+    if isinstance(input, TorchQuantTensor) or not isinstance(weight, TorchQuantTensor):
+        raise NotImplementedError(
+            "torch.nn.functional.linear: expected a QuantTensor as 'weight' alone, got "
+            f"{input!r} and {weight!r}"
+        )
+    if torch.is_autocast_enabled(input.device.type):
+        dtype = torch.get_autocast_dtype(input.device.type)
+        bias = None if bias is None else bias.to(dtype)
+        return linear(input.to(dtype), weight, bias)
+    return linear(input, weight, bias)
 
 
 def _rebuild(
