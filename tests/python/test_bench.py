@@ -4,12 +4,14 @@ import contextlib
 import itertools
 import json
 import math
+import re
 
 import pytest
 
 import ac4k
 from ac4k._signature import dim_names, parse_dim, shape_of
 from ac4k.bench import case as case_module
+from ac4k.bench import llama_cpp
 from ac4k.bench.arrays import DTYPES, NumpyArrays, arrays_on, dtype_named
 from ac4k.bench.case import Case, all_cases, case_of, cases_named
 from ac4k.bench.check import check
@@ -272,6 +274,102 @@ def test_mistakes_are_named(capsys):
     assert "MxNxK" in capsys.readouterr().err
     assert main(["bench", "gemm", "--peers", "tensorrt"]) == 1
     assert "inductor" in capsys.readouterr().err
+
+
+# ---- Products with weights, and llama.cpp ----------------------------------------------------
+
+
+def test_products_are_chosen_by_format_tokens_and_matrix():
+    settings = Settings(formats=("q4_0", "q6_k"), tokens=(1, 8), matrices=((70, 256),))
+    cases = cases_named(["gguf"])
+    rows = [row for case in cases for row in rows_of(case, settings)]
+    assert [(row.title, row.shape) for row in rows] == [
+        *[(f"quant_linear {fmt}", (n, 70, 256)) for fmt in ("q4_0", "q6_k") for n in (1, 8)],
+        *[("gemm_q4_0_q8_1", (70, n, 256)) for n in (1, 8)],
+    ]
+    every = rows_of(case_of("quant_linear"), Settings(device="cuda"))
+    assert len({row.fmt for row in every}) == 14
+    assert {row.shape[0] for row in every} == {1, 2, 4, 8, 16, 32, 64, 128, 512, 2048}
+    matrices = {row.shape[1:] for row in every}
+    assert matrices == {(4096, 4096), (14336, 4096), (4096, 14336), (8192, 28672)}
+    # Sizes of the case stay where only one of the two is chosen.
+    some = rows_of(case_of("quant_linear"), Settings(device="cuda", tokens=(3,)))
+    assert {row.shape for row in some} == {(3, *matrix) for matrix in matrices}
+    other = rows_of(case_of("fused_add_gelu"), settings)
+    assert other == rows_of(case_of("fused_add_gelu"), Settings())
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("--format", "q4_9", "'q4_9' is not one of q4_0"),
+        ("--tokens", "1,x", "1,8,512"),
+        ("--tokens", "0", "1,8,512"),
+        ("--matrix", "4096", "rows and columns such as 4096x14336"),
+        ("--llama-cpp", "/nowhere/test-backend-ops", "expected a test-backend-ops that runs"),
+        ("--llama-cpp", "/bin/true", r"times of MUL_MAT on CPU .* \(exit code 0\), got: nothing"),
+    ],
+)
+def test_mistakes_about_products_are_named(capsys, option, value, text):
+    assert main(["bench", "gguf", "--quick", "--device", "cpu", option, value]) == 1
+    assert re.search(text, capsys.readouterr().err)
+
+
+# What test-backend-ops prints: with and without the parameters that newer versions added, in the
+# colours it gives rates, and what must not be taken for a plain product.
+LLAMA_CPP_OUTPUT = """\
+Testing 2 devices
+
+Backend 1/2: CUDA0
+  Skipping
+Backend 2/2: CPU
+  Device description: A Processor
+  Device memory: 15991 MB (15991 MB free)
+
+  MUL_MAT(type_a=f16,type_b=f32,m=16416,n=1,k=128,bs=[8,1],nr=[4,1],per=[0,2,1,3],k_v=0,o=1): \
+              852 runs -  1300.55 us/run - 134.48 MFLOP/run - \x1b[1;34m103.40 GFLOPS\x1b[0m
+  MUL_MAT(type_a=f16,type_b=f32,m=128,n=1,k=64,bs=[1,1],nr=[1,1],per=[0,1,2,3],k_v=128,o=1): \
+              852 runs -     1.55 us/run -  16.38 kFLOP/run - \x1b[1;34m 10.40 GFLOPS\x1b[0m
+  MUL_MAT(type_a=q4_0,type_b=f32,m=70,n=1,k=256,bs=[1,1],nr=[1,1],per=[0,1,2,3],k_v=0,o=1): \
+             1704 runs -   611.94 us/run -  35.84 kFLOP/run - \x1b[1;34m  0.06 GFLOPS\x1b[0m
+  MUL_MAT(type_a=q4_K,type_b=f32,m=70,n=8,k=256,bs=[1,1],nr=[1,1],per=[0,1,2,3]):   \
+               85 runs - 12345.00 us/run - 286.72 kFLOP/run -  23.23 MFLOPS
+  MUL_MAT(type_a=q4_K,type_b=f16,m=70,n=8,k=256,bs=[1,1],nr=[1,1],per=[0,1,2,3]):   \
+               85 runs -     2.00 us/run - 286.72 kFLOP/run -  23.23 MFLOPS
+  MUL_MAT(type_a=nvfp4,type_b=f32,m=70,n=1,k=256,bs=[1,1],nr=[1,1],per=[0,1,2,3]): not supported
+  MUL_MAT_ID(type_a=q4_0,type_b=f32,n_mats=4,n_used=2,b=0,m=70,n=1,k=256): 9 runs - 1.00 us/run
+  Backend CPU: \x1b[1;32mOK\x1b[0m
+2/2 backends passed
+"""
+
+
+def test_times_of_llama_cpp_are_read():
+    assert llama_cpp.parse_times(LLAMA_CPP_OUTPUT) == {
+        llama_cpp.Product("q4_0", 1, 70, 256): 611.94,
+        llama_cpp.Product("q4_k", 8, 70, 256): 12345.0,
+    }
+
+
+def test_llama_cpp_is_a_peer(tmp_path, capsys):
+    """A stand-in for its program keeps its arguments and prints a table."""
+    program = tmp_path / "test-backend-ops"
+    (tmp_path / "table").write_text(LLAMA_CPP_OUTPUT)
+    program.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\ncat {tmp_path}/table\n')
+    program.chmod(0o755)
+    target = tmp_path / "bench.json"
+    chosen = ["--format", "q4_0,q4_k", "--tokens", "1", "--matrix", "70x256", "--dtype", "bf16"]
+    command = ["bench", "quant_linear", "--quick", "--device", "cpu", *chosen]
+    assert main([*command, "--llama-cpp", str(program), "--json", str(target)]) == 0
+    asked = (tmp_path / "arguments").read_text().strip()
+    assert asked.startswith("perf -o MUL_MAT -b CPU -p ")
+    assert re.search(asked.split()[-1], "type_a=q4_K,type_b=f32,m=70,n=1,k=256,bs=[1,1]")
+    there, not_there = json.loads(target.read_text())["results"]
+    assert there["timings_us"]["llama.cpp"]["hot"]["median"] == 611.94
+    ours = there["timings_us"]["ac4k+alloc"]["hot"]["median"]
+    assert there["speedup_over"]["llama.cpp"] == {"hot": pytest.approx(611.94 / ours)}
+    assert {"dense", "dequantise"} <= set(there["speedup_over"])
+    assert "llama.cpp" in not_there["absent"]
+    assert "llama.cpp: timed by its own program" in capsys.readouterr().out
 
 
 def test_list_names_every_case(capsys):

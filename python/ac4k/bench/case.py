@@ -50,6 +50,9 @@ class Case:
     torch_fn: Callable[..., Any] | None = None
     torch_is_reference: bool = True  # False: it rounds elsewhere than the op does
     torch_name: str = "eager"  # what that peer is on a GPU, e.g. "cuBLAS"
+    cpu_torch_name: str = "eager"
+    # Other ways that people go in PyTorch, by name; called as the op is.
+    torch_peers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     # The size of what rounding errors are relative to, from the op's arguments (or a tuple, one for
     # each output); |result| when not given.
     magnitude: Callable[..., Any] | None = None
@@ -59,6 +62,10 @@ class Case:
     given: Callable[[Sizes, Arrays], Mapping[str, Any]] | None = None
     # Bytes read and written, where they are not those of the inputs and outputs.
     traffic: Callable[[Arguments], tuple[int, int]] | None = None
+    # Products with weights: which size of a shape is the number of tokens (the others are the
+    # weights' rows and columns), and the weights' format where no option `fmt` says it.
+    tokens_at: int | None = None
+    fmt: str | None = None
 
     @property
     def name(self) -> str:

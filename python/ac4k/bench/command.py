@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .._console import Cell, Column, note, print_pairs, print_table, progress
 from ..environment import environment, environment_lines, has_torch
+from ..timing import Timing
+from . import llama_cpp
+
+if TYPE_CHECKING:
+    from .case import Shape
+    from .runner import Result, Row
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +38,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="16x128x4096",
         help="instead of the case's own sizes; may be repeated",
+    )
+    parser.add_argument(
+        "--format",
+        action="append",
+        default=[],
+        metavar="FMT",
+        help="products: formats of weights (q4_0, q4_k, ...); comma list, may be repeated",
+    )
+    parser.add_argument(
+        "--tokens", default="", metavar="LIST", help="products: numbers of tokens, such as 1,8,512"
+    )
+    parser.add_argument(
+        "--matrix",
+        action="append",
+        default=[],
+        metavar="4096x14336",
+        help="products: rows and columns of the weights; may be repeated",
+    )
+    parser.add_argument(
+        "--llama-cpp",
+        metavar="PATH",
+        help="products: llama.cpp's test-backend-ops, to be run as a peer",
     )
     parser.add_argument(
         "--peers",
@@ -57,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     from .case import Case, Special, cases_named
     from .check import WrongResultError
     from .report import json_report, print_results, write_json
-    from .runner import Result, Row, rows_of, run_row
+    from .runner import rows_of, run_row
     from .settings import PEERS, Settings
 
     if options.list:
@@ -69,6 +99,9 @@ def run(options: argparse.Namespace) -> int:
         device=options.device or devices()[0],
         dtypes=tuple(dtype_named(t) for text in options.dtype for t in text.split(",")),
         shapes=tuple(parse_shape(text) for text in options.shape),
+        formats=_formats(options.format),
+        tokens=_token_counts(options.tokens),
+        matrices=tuple(_matrix(text) for text in options.matrix),
         peers=peers,
         quick=options.quick,
         seconds=options.seconds,
@@ -77,6 +110,7 @@ def run(options: argparse.Namespace) -> int:
         _set_threads(options.threads)
     arrays = arrays_on(settings.device)
     rows = [row for case in chosen if isinstance(case, Case) for row in rows_of(case, settings)]
+    llama_cpp_times = _llama_cpp_times(options.llama_cpp, rows, settings.device)
     results: list[Result] = []
     failures: list[str] = []
     before = environment()  # after torch was imported: clocks of a GPU that is awake
@@ -88,6 +122,7 @@ def run(options: argparse.Namespace) -> int:
             return
         try:
             results.append(run_row(row, arrays, settings))
+            _add_llama_cpp(results[-1], llama_cpp_times)
         except WrongResultError as error:
             failures.append(f"WRONG RESULT: {error}")
         except (RuntimeError, MemoryError) as error:
@@ -126,11 +161,60 @@ def _peer_list(text: str) -> tuple[str, ...]:
     return names
 
 
-def parse_shape(text: str) -> tuple[int, ...]:
+def parse_shape(text: str, option: str = "--shape", example: str = "16x128x4096") -> Shape:
     parts = text.lower().replace("×", "x").split("x")
     if not all(part.isdigit() for part in parts):
-        raise ValueError(f"--shape: expected sizes such as 16x128x4096, got '{text}'")
+        raise ValueError(f"{option}: expected sizes such as {example}, got '{text}'")
     return tuple(map(int, parts))
+
+
+def _matrix(text: str) -> Shape:
+    sizes = parse_shape(text, "--matrix", "4096x14336")
+    if len(sizes) != 2:
+        raise ValueError(f"--matrix: expected rows and columns such as 4096x14336, got '{text}'")
+    return sizes
+
+
+def _formats(texts: Sequence[str]) -> tuple[str, ...]:
+    from .._formats import FORMATS
+
+    names = tuple(name.lower() for text in texts for name in text.split(","))
+    for name in names:
+        if name not in FORMATS:
+            raise ValueError(f"--format: '{name}' is not one of {', '.join(FORMATS)}")
+    return names
+
+
+def _token_counts(text: str) -> tuple[int, ...]:
+    parts = [part for part in text.split(",") if part]
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise ValueError(f"--tokens: expected numbers such as 1,8,512, got '{text}'")
+    return tuple(map(int, parts))
+
+
+def _llama_cpp_times(
+    binary: str | None, rows: Sequence[Row], device: str
+) -> dict[llama_cpp.Product, float] | None:
+    """Before our own times: it is one process for all rows."""
+    if binary is None:
+        return None
+    products = [product for row in rows if (product := llama_cpp.product_of(row)) is not None]
+    if not products:
+        raise ValueError("--llama-cpp: none of the benchmarks is a product that llama.cpp has")
+    with progress("llama.cpp", 1) as step:
+        step("test-backend-ops perf -o MUL_MAT")
+        return llama_cpp.run(binary, products, device)
+
+
+def _add_llama_cpp(result: Result, times: dict[llama_cpp.Product, float] | None) -> None:
+    product = llama_cpp.product_of(result.row)
+    if times is None or product is None:
+        return
+    if product not in times:
+        result.peers.absent[llama_cpp.NAME] = "test-backend-ops does not measure this product"
+        return
+    timing = Timing.from_samples([times[product]], result.device, "test-backend-ops")
+    result.add_peer(llama_cpp.NAME, timing)
 
 
 def _set_threads(count: int) -> None:

@@ -21,28 +21,35 @@ class Peers:
 def find_peers(case: Case, arguments: Arguments, settings: Settings) -> Peers:
     """Those of `settings.peers` that work on these arguments; each is called once."""
     peers = Peers()
-    eager_name = case.torch_name if settings.device == "cuda" else "eager"
-    names = {"eager": eager_name, "inductor": "inductor"}
-    wanted = [names[peer] for peer in settings.peers if peer != "inductor" or case.compile]
-    if case.torch_fn is None:
-        return peers
+    eager_name = case.torch_name if settings.device == "cuda" else case.cpu_torch_name
+    if case.torch_fn is not None:
+        names = {"eager": eager_name, "inductor": "inductor"}
+        wanted = [names[peer] for peer in settings.peers if peer != "inductor" or case.compile]
+        why_not = _why_not(case.torch_fn, arguments)
+        if why_not is not None:
+            peers.absent = dict.fromkeys(wanted, why_not)
+        else:
+            if eager_name in wanted:
+                peers.present[eager_name] = case.torch_fn
+            if "inductor" in wanted:
+                _add_inductor(peers, case.torch_fn, arguments)
+    for name, fn in case.torch_peers.items() if "eager" in settings.peers else ():
+        why_not = _why_not(fn, arguments)
+        if why_not is None:
+            peers.present[name] = fn
+        else:
+            peers.absent[name] = why_not
+    return peers
+
+
+def _why_not(fn: Callable[..., Any], arguments: Arguments) -> str | None:
     if not has_torch():
-        peers.absent = dict.fromkeys(wanted, "torch is not installed")
-        return peers
-    fn = case.torch_fn
+        return "torch is not installed"
     try:
         nothing = fn(*arguments.args, **arguments.options) is None
     except RuntimeError as error:
-        peers.absent = dict.fromkeys(wanted, _first_line(error))
-        return peers
-    if nothing:
-        peers.absent = dict.fromkeys(wanted, "PyTorch has nothing for this size")
-        return peers
-    if eager_name in wanted:
-        peers.present[eager_name] = fn
-    if "inductor" in wanted:
-        _add_inductor(peers, fn, arguments)
-    return peers
+        return _first_line(error)
+    return "PyTorch has nothing for this size" if nothing else None
 
 
 def _add_inductor(peers: Peers, fn: Callable[..., Any], arguments: Arguments) -> None:

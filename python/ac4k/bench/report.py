@@ -42,7 +42,8 @@ def ratio_cell(value: float | None) -> Cell:
 def _rate(result: Result) -> Cell:
     cold = result.timings[OURS]["cold"].median
     if result.flops and result.bound != "memory":
-        return f"{result.flops / cold * 1e-6:.3g} TFLOP/s"
+        giga = result.flops / cold * 1e-3
+        return f"{giga * 1e-3:.3g} TFLOP/s" if giga >= 1e3 else f"{giga:.3g} GFLOP/s"
     return f"{sum(result.arguments_bytes) / cold * 1e-3:.0f} GB/s"
 
 
@@ -51,11 +52,7 @@ def print_results(results: Sequence[Result]) -> None:
     if not results:
         return
     on_gpu = any("chain" in result.timings[OURS] for result in results)
-    peers = list(
-        dict.fromkeys(
-            peer for result in results for peer in result.timings if peer in result.peers.present
-        )
-    )
+    peers = list(dict.fromkeys(peer for result in results for peer in result.all_peers))
     columns = [
         Column("op", style="bold"),
         Column("shape"),
@@ -84,8 +81,8 @@ def print_results(results: Sequence[Result]) -> None:
         row += [_spread(ours["hot"]), _percent(result.percent_of_roofline("hot"))]
         row += [ratio_cell(result.speedup(peer)) for peer in peers]
         rows.append(row)
-    ops = [result.row.case.op for result in results]
-    sections = [i for i in range(len(ops) - 1) if ops[i] != ops[i + 1]]
+    groups = [(result.row.case.op, result.row.fmt) for result in results]
+    sections = [i for i in range(len(groups) - 1) if groups[i] != groups[i + 1]]
     device = results[0].timings[OURS]["cold"].device
     print_table(
         f"ac4k bench on {cpu_model() if device == 'cpu' else device}",
@@ -102,6 +99,8 @@ def _caption(results: Sequence[Result]) -> str:
         "roofline: a streaming kernel with the same bytes or the library's matmul rate, the slower",
         "vs: how many times faster than the peer, cold; everything timed in turn in this run",
     ]
+    outside = dict.fromkeys(name for result in results for name in result.outside)
+    lines += [f"{name}: timed by its own program, hot, beside our hot time" for name in outside]
     absent: dict[str, list[str]] = {}
     for result in results:
         for peer, why in result.peers.absent.items():

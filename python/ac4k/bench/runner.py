@@ -40,6 +40,11 @@ class Row:
         return "x".join(map(str, self.shape))
 
     @property
+    def fmt(self) -> str | None:
+        """The format of the weights that it multiplies by."""
+        return self.variant.get("fmt", self.case.fmt) if self.case.tokens_at is not None else None
+
+    @property
     def text(self) -> str:
         return f"{self.title} {self.shape_text} {self.dtype.name}"
 
@@ -58,6 +63,11 @@ class Result:
     timings: dict[str, dict[str, Timing]] = field(default_factory=dict)
     roofline_us: dict[str, float] = field(default_factory=dict)
     bound: str | None = None  # "memory" or "matmul"
+    outside: list[str] = field(default_factory=list)  # peers that time themselves
+
+    @property
+    def all_peers(self) -> list[str]:
+        return [name for name in self.timings if name in (*self.peers.present, *self.outside)]
 
     def percent_of_roofline(self, mode: str) -> float | None:
         ours = self.timings[OURS].get(mode)
@@ -65,11 +75,19 @@ class Result:
             return None
         return 100.0 * self.roofline_us[mode] / ours.median
 
-    def speedup(self, peer: str, mode: str = "cold") -> float | None:
+    def speedup(self, peer: str, mode: str | None = None) -> float | None:
+        """Cold where the peer was timed cold."""
         ours = self.timings.get(OURS_ALLOCATING, self.timings[OURS])
-        if peer not in self.timings:
+        theirs = self.timings.get(peer)
+        if theirs is None:
             return None
-        return self.timings[peer][mode].median / ours[mode].median
+        mode = mode or ("cold" if "cold" in theirs else "hot")
+        return theirs[mode].median / ours[mode].median
+
+    def add_peer(self, name: str, timing: Timing) -> None:
+        """One that was timed elsewhere, with the same buffers each time."""
+        self.timings[name] = {"hot": timing}
+        self.outside.append(name)
 
     def to_dict(self) -> dict[str, Any]:
         read, written = self.arguments_bytes
@@ -101,8 +119,8 @@ class Result:
             },
             "speedup_over": {
                 peer: {mode: self.speedup(peer, mode) for mode in by_mode}
-                for peer, by_mode in self.timings.items()
-                if peer in self.peers.present
+                for peer in self.all_peers
+                for by_mode in (self.timings[peer],)
             },
             "absent": self.peers.absent,
         }
@@ -116,12 +134,14 @@ def rows_of(case: Case, settings: Settings) -> list[Row]:
     known = {name for types in op["types"].values() for name in types}
     known |= {param["dtype"] for param in op["params"] if param["kind"] == "tensor"}
     dtypes = [d for d in settings.dtypes or map(dtype_named, case.dtypes) if d.name in known]
-    return [
+    rows = [
         Row(case, variant, shape, dtype)
         for variant in case.variants
         for shape in settings.shapes_of(case)
         for dtype in dtypes
     ]
+    wanted = settings.formats
+    return [row for row in rows if not wanted or row.fmt is None or row.fmt in wanted]
 
 
 def run_row(row: Row, arrays: Arrays, settings: Settings) -> Result:

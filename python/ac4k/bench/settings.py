@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 from ..environment import available_memory_bytes, last_level_cache_bytes
 from .arrays import DType
@@ -17,6 +18,10 @@ class Settings:
     device: str = "cpu"
     dtypes: tuple[DType, ...] = ()  # empty: those of the case
     shapes: tuple[Shape, ...] = ()  # empty: those of the case
+    # Of products with weights; empty: those of the case.
+    formats: tuple[str, ...] = ()
+    tokens: tuple[int, ...] = ()
+    matrices: tuple[Shape, ...] = ()
     peers: tuple[str, ...] = PEERS
     quick: bool = False
     seconds: float | None = None  # for one row of the table
@@ -56,5 +61,12 @@ class Settings:
         if self.shapes:
             return self.shapes
         if self.quick:
-            return case.quick_shapes
-        return case.shapes if self.device == "cuda" else case.cpu_shapes
+            shapes = case.quick_shapes
+        else:
+            shapes = case.shapes if self.device == "cuda" else case.cpu_shapes
+        at = case.tokens_at
+        if at is None or not (self.tokens or self.matrices):
+            return shapes
+        matrices = self.matrices or tuple(dict.fromkeys(s[:at] + s[at + 1 :] for s in shapes))
+        tokens = self.tokens or tuple(dict.fromkeys(s[at] for s in shapes))
+        return tuple((*m[:at], count, *m[at:]) for m, count in product(matrices, tokens))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
+
+import ac4k
 
 from ..._formats import FORMATS
 from ..arrays import Arrays, DType
@@ -58,6 +60,26 @@ def _dense_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, **optio
     return x @ dense.T
 
 
+@lru_cache(maxsize=1)
+def _block_weights(fmt: str, rows: int, columns: int, device: Any) -> Iterator[Tensor]:
+    """The same as GGUF blocks."""
+    import torch
+
+    values, size = FORMATS[fmt]
+    shape = (rows, columns // values, size)
+    count = min(64, set_count(math.prod(shape), Settings(device=device.type).rotation_bytes))
+    blocks = torch.randint(0x20, 0x40, (count, *shape), device=device, dtype=torch.uint8)
+    return cycle(blocks.unbind())
+
+
+def _dequantize_linear(x: Tensor, weight: Tensor, bias: Any = None, **options: Any) -> Tensor:
+    """What people do who have no kernel for such weights: widen them, then multiply."""
+    fmt = options["fmt"]
+    blocks = next(_block_weights(fmt, options["N"], x.shape[-1], x.device))
+    dense: Tensor = ac4k.dequantize(blocks, fmt, dtype=x.dtype)
+    return x @ dense.T
+
+
 _TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)
 _SHAPES = ((4096, 4096), (14336, 4096), (4096, 14336), (8192, 28672))
 
@@ -66,16 +88,19 @@ _LINEAR = Case(
     shapes=tuple((tokens, *shape) for shape in _SHAPES for tokens in _TOKENS),
     cpu_shapes=tuple((tokens, 4096, 4096) for tokens in (1, 4, 16, 512)),
     quick_shapes=((3, 65, 256), (33, 65, 256)),
-    dtypes=("bf16", "f16", "f32"),
+    dtypes=("bf16",),
     sizes=_linear_sizes,
     shape_text="TOKENSxNxK",
     variants=tuple({"fmt": fmt} for fmt in WEIGHT_FORMATS),
     torch_fn=_dense_linear,
     torch_is_reference=False,
-    torch_name="matmul of dense weights",
+    torch_name="dense",
+    cpu_torch_name="dense",
+    torch_peers={"dequantise": _dequantize_linear},
     flops=lambda shape: 2.0 * math.prod(shape),
     given=_weight,
     compile=False,
+    tokens_at=0,
 )
 
 _PACKING = tuple(
@@ -106,6 +131,15 @@ def _blocks(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
     return {"weight_q": small_bytes, "activation_q": small_bytes}
 
 
+def _dequantize_product(fmt: Any) -> Callable[..., Any]:
+    def dequantize_and_multiply(weight_q: Tensor, activation_q: Tensor, *sizes: int) -> Tensor:
+        weights: Tensor = ac4k.dequantize(weight_q, fmt)
+        activations: Tensor = ac4k.dequantize(activation_q, "q8_1")
+        return weights @ activations.T
+
+    return dequantize_and_multiply
+
+
 _BLOCK_PRODUCTS = tuple(
     Case(
         op=f"gemm_{fmt}_q8_1",
@@ -118,6 +152,9 @@ _BLOCK_PRODUCTS = tuple(
         flops=lambda shape: 2.0 * math.prod(shape),
         given=_blocks,
         compile=False,
+        torch_peers={"dequantise": _dequantize_product(fmt)},
+        tokens_at=1,
+        fmt=fmt,
     )
     for fmt in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 )
