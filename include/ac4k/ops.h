@@ -761,4 +761,53 @@ static inline ac4k_status ac4k_unpack_weight(const DLTensor* packed, int64_t N, 
   return ac4k_call(ac4k_find_op("unpack_weight"), args, 4, outputs, 1, stream);
 }
 
+/* Linear layer with packed 4-bit weights and 16-bit activations; see `w4a16_linear`. w4a16_gemm(x:
+ * T[..., K] row_strided, packed: u8[layout: ceil(N/64), ceil(K/64), 2304 | ceil(N/64), ceil(K/64),
+ * 2176 | ceil(N/64), ceil(K/128), 4224 | ceil(N/64), ceil(K/64), 2560 | ceil(N/64), ceil(K/64),
+ * 2304 | ceil(N/64), ceil(K/128), 4352], bias: T[N]? = None, alpha: float = 1.0, residual: T[...,
+ * N]? = None, *, N: int, layout: {g32, g64, g128, g32z, g64z, g128z} = g128, activation: {none,
+ * silu, gelu, gelu_tanh} = none, config: int = 0) -> T[..., N] */
+static inline ac4k_status ac4k_w4a16_gemm(const DLTensor* x, const DLTensor* packed,
+                                          const DLTensor* bias, double alpha,
+                                          const DLTensor* residual, int64_t N, const char* layout,
+                                          const char* activation, int64_t config,
+                                          const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {
+      ac4k_tensor_arg(x),      ac4k_tensor_arg(packed),     ac4k_tensor_arg(bias),
+      ac4k_float_arg(alpha),   ac4k_tensor_arg(residual),   ac4k_int_arg(N),
+      ac4k_choice_arg(layout), ac4k_choice_arg(activation), ac4k_int_arg(config)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("w4a16_gemm"), args, 9, outputs, 1, stream);
+}
+
+/* 4-bit codes and scales in the order that `w4a16_gemm` reads; see `w4a16_pack`.
+ * w4a16_pack_weight(q: u8[N, K], scales: T[N, G], zeros: T[N, G]? = None, *, layout: {g32, g64,
+ * g128, g32z, g64z, g128z} = g128) -> u8[layout: ceil(N/64), ceil(K/64), 2304 | ceil(N/64),
+ * ceil(K/64), 2176 | ceil(N/64), ceil(K/128), 4224 | ceil(N/64), ceil(K/64), 2560 | ceil(N/64),
+ * ceil(K/64), 2304 | ceil(N/64), ceil(K/128), 4352] */
+static inline ac4k_status ac4k_w4a16_pack_weight(const DLTensor* q, const DLTensor* scales,
+                                                 const DLTensor* zeros, const char* layout,
+                                                 const DLTensor* out, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(q), ac4k_tensor_arg(scales), ac4k_tensor_arg(zeros),
+                           ac4k_choice_arg(layout)};
+  const DLTensor* const outputs[] = {out};
+  return ac4k_call(ac4k_find_op("w4a16_pack_weight"), args, 4, outputs, 1, stream);
+}
+
+/* The codes, scales and zero points that `w4a16_pack_weight` was given. w4a16_unpack_weight(packed:
+ * u8[layout: ceil(N/64), ceil(K/64), 2304 | ceil(N/64), ceil(K/64), 2176 | ceil(N/64), ceil(K/128),
+ * 4224 | ceil(N/64), ceil(K/64), 2560 | ceil(N/64), ceil(K/64), 2304 | ceil(N/64), ceil(K/128),
+ * 4352], N: int, K: int, G: int, *, layout: {g32, g64, g128, g32z, g64z, g128z} = g128, dtype: T =
+ * f16) -> u8[N, K], T[N, G], T[N, G] */
+static inline ac4k_status ac4k_w4a16_unpack_weight(const DLTensor* packed, int64_t N, int64_t K,
+                                                   int64_t G, const char* layout, const char* dtype,
+                                                   const DLTensor* out0, const DLTensor* out1,
+                                                   const DLTensor* out2, void* stream) {
+  const ac4k_arg args[] = {ac4k_tensor_arg(packed), ac4k_int_arg(N),
+                           ac4k_int_arg(K),         ac4k_int_arg(G),
+                           ac4k_choice_arg(layout), ac4k_choice_arg(dtype)};
+  const DLTensor* const outputs[] = {out0, out1, out2};
+  return ac4k_call(ac4k_find_op("w4a16_unpack_weight"), args, 6, outputs, 3, stream);
+}
+
 #endif /* AC4K_OPS_H_ */

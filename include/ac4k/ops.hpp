@@ -588,4 +588,46 @@ inline void unpack_weight(const TensorView& packed, int64_t N, int64_t K, const 
   check(ac4k_unpack_weight(packed.get(), N, K, fmt, out.get(), stream));
 }
 
+// Linear layer with packed 4-bit weights and 16-bit activations; see `w4a16_linear`. w4a16_gemm(x:
+// T[..., K] row_strided, packed: u8[layout: ceil(N/64), ceil(K/64), 2304 | ceil(N/64), ceil(K/64),
+// 2176 | ceil(N/64), ceil(K/128), 4224 | ceil(N/64), ceil(K/64), 2560 | ceil(N/64), ceil(K/64),
+// 2304 | ceil(N/64), ceil(K/128), 4352], bias: T[N]? = None, alpha: float = 1.0, residual: T[...,
+// N]? = None, *, N: int, layout: {g32, g64, g128, g32z, g64z, g128z} = g128, activation: {none,
+// silu, gelu, gelu_tanh} = none, config: int = 0) -> T[..., N]
+inline void w4a16_gemm(const TensorView& x, const TensorView& packed,
+                       const std::optional<TensorView>& bias,
+                       const std::optional<TensorView>& residual, int64_t N, const TensorView& out,
+                       double alpha = 1, const char* layout = "g128",
+                       const char* activation = "none", int64_t config = 0,
+                       void* stream = nullptr) {
+  check(ac4k_w4a16_gemm(x.get(), packed.get(), bias ? bias->get() : nullptr, alpha,
+                        residual ? residual->get() : nullptr, N, layout, activation, config,
+                        out.get(), stream));
+}
+
+// 4-bit codes and scales in the order that `w4a16_gemm` reads; see `w4a16_pack`.
+// w4a16_pack_weight(q: u8[N, K], scales: T[N, G], zeros: T[N, G]? = None, *, layout: {g32, g64,
+// g128, g32z, g64z, g128z} = g128) -> u8[layout: ceil(N/64), ceil(K/64), 2304 | ceil(N/64),
+// ceil(K/64), 2176 | ceil(N/64), ceil(K/128), 4224 | ceil(N/64), ceil(K/64), 2560 | ceil(N/64),
+// ceil(K/64), 2304 | ceil(N/64), ceil(K/128), 4352]
+inline void w4a16_pack_weight(const TensorView& q, const TensorView& scales,
+                              const std::optional<TensorView>& zeros, const TensorView& out,
+                              const char* layout = "g128", void* stream = nullptr) {
+  check(ac4k_w4a16_pack_weight(q.get(), scales.get(), zeros ? zeros->get() : nullptr, layout,
+                               out.get(), stream));
+}
+
+// The codes, scales and zero points that `w4a16_pack_weight` was given. w4a16_unpack_weight(packed:
+// u8[layout: ceil(N/64), ceil(K/64), 2304 | ceil(N/64), ceil(K/64), 2176 | ceil(N/64), ceil(K/128),
+// 4224 | ceil(N/64), ceil(K/64), 2560 | ceil(N/64), ceil(K/64), 2304 | ceil(N/64), ceil(K/128),
+// 4352], N: int, K: int, G: int, *, layout: {g32, g64, g128, g32z, g64z, g128z} = g128, dtype: T =
+// f16) -> u8[N, K], T[N, G], T[N, G]
+inline void w4a16_unpack_weight(const TensorView& packed, int64_t N, int64_t K, int64_t G,
+                                const TensorView& out0, const TensorView& out1,
+                                const TensorView& out2, const char* layout = "g128",
+                                const char* dtype = "float16", void* stream = nullptr) {
+  check(ac4k_w4a16_unpack_weight(packed.get(), N, K, G, layout, dtype, out0.get(), out1.get(),
+                                 out2.get(), stream));
+}
+
 }  // namespace ac4k

@@ -440,6 +440,34 @@ def unpack_weight(
     ],
     out: Array | None = None,
 ) -> Array: ...
+def w4a16_gemm(
+    x: Array,
+    packed: Array,
+    bias: Array | None,
+    alpha: float,
+    residual: Array | None,
+    N: int,
+    layout: Literal["g32", "g64", "g128", "g32z", "g64z", "g128z"] = "g128",
+    activation: Literal["none", "silu", "gelu", "gelu_tanh"] = "none",
+    config: int = 0,
+    out: Array | None = None,
+) -> Array: ...
+def w4a16_pack_weight(
+    q: Array,
+    scales: Array,
+    zeros: Array | None = None,
+    layout: Literal["g32", "g64", "g128", "g32z", "g64z", "g128z"] = "g128",
+    out: Array | None = None,
+) -> Array: ...
+def w4a16_unpack_weight(
+    packed: Array,
+    N: int,
+    K: int,
+    G: int,
+    layout: Literal["g32", "g64", "g128", "g32z", "g64z", "g128z"] = "g128",
+    dtype: Any = "float16",
+    out: tuple[Array, Array, Array] | None = None,
+) -> tuple[Array, Array, Array]: ...
 def op_table_json() -> str: ...
 def info_json() -> str: ...
 def set(name: str, value: str, /) -> None: ...

@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     from ac4k.quant_tensor import QuantTensor
     from ac4k.rope_tables import rope_3d_table, rope_table
     from ac4k.timing import benchmark_kernel
+    from ac4k.w4a16 import (
+        w4a16_dequantize,
+        w4a16_linear,
+        w4a16_pack,
+        w4a16_quantize,
+        w4a16_unpack,
+    )
 
 __version__: str = _native.C.__version__
 
@@ -64,6 +71,11 @@ __all__ = [
     "set_jit",
     "set_num_threads",
     "unpack",
+    "w4a16_dequantize",
+    "w4a16_linear",
+    "w4a16_pack",
+    "w4a16_quantize",
+    "w4a16_unpack",
     *_op_names,
 ]
 
@@ -82,6 +94,11 @@ _LAZY = {
     "rope_3d_table": ("ac4k.rope_tables", "rope_3d_table"),
     "rope_table": ("ac4k.rope_tables", "rope_table"),
     "benchmark_kernel": ("ac4k.timing", "benchmark_kernel"),
+    "w4a16_dequantize": ("ac4k.w4a16", "w4a16_dequantize"),
+    "w4a16_linear": ("ac4k.w4a16", "w4a16_linear"),
+    "w4a16_pack": ("ac4k.w4a16", "w4a16_pack"),
+    "w4a16_quantize": ("ac4k.w4a16", "w4a16_quantize"),
+    "w4a16_unpack": ("ac4k.w4a16", "w4a16_unpack"),
 }
 
 

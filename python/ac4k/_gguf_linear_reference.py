@@ -189,7 +189,7 @@ def _plane_widths(fmt: str) -> list[int]:
     return [part.width for part in _PARTS[fmt]]
 
 
-def _fragment_order(width: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+def fragment_order(width: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
     """For each code of a 64 x 64 sub-block in fragment order: row, column, byte and bit in a plane
     of `width` bits."""
     t, s, i, e = np.meshgrid(*map(np.arange, (128, 4, 4, 2)), indexing="ij")
@@ -234,7 +234,7 @@ def pack_weight(q: Bytes, N: int, K: int, *, fmt: str) -> Bytes:
     parts = []
     shift = 0
     for width in _plane_widths(fmt):
-        row, column, byte, bit = _fragment_order(width)
+        row, column, byte, bit = fragment_order(width)
         field = (codes[..., row, column] >> np.uint8(shift)) & np.uint8((1 << width) - 1)
         plane = np.zeros((*codes.shape[:3], 512 * width), np.uint8)
         for offset in range(0, 8, width):
@@ -267,7 +267,7 @@ def unpack_weight(packed: Bytes, N: int, K: int, *, fmt: str) -> Bytes:
     for width in _plane_widths(fmt):
         plane_bytes = 512 * width * (columns // 64)
         plane = packed[..., at : at + plane_bytes].reshape(*codes.shape[:3], 512 * width)
-        row, column, byte, bit = _fragment_order(width)
+        row, column, byte, bit = fragment_order(width)
         mask = np.uint8((1 << width) - 1)
         field = (plane[..., byte] >> bit.astype(np.uint8)) & mask
         codes[..., row, column] |= field << np.uint8(shift)

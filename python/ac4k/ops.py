@@ -67,6 +67,9 @@ __all__ = [
     "store_kvcache",
     "stream_bytes",
     "unpack_weight",
+    "w4a16_gemm",
+    "w4a16_pack_weight",
+    "w4a16_unpack_weight",
 ]
 
 # A torch tensor, a NumPy, CuPy or JAX array, or anything with DLPack; results are of the same kind.
@@ -2059,3 +2062,117 @@ def unpack_weight(
         traced: Array = _route("unpack_weight", (packed, N, K, fmt), out)
         return traced
     return _C.unpack_weight(packed, N, K, fmt, out)
+
+
+def w4a16_gemm(
+    x: Array,
+    packed: Array,
+    bias: Array | None = None,
+    alpha: float = 1,
+    residual: Array | None = None,
+    *,
+    N: int,
+    layout: Literal["g32", "g64", "g128", "g32z", "g64z", "g128z"] = "g128",
+    activation: Literal["none", "silu", "gelu", "gelu_tanh"] = "none",
+    config: int = 0,
+    out: Array | None = None,
+) -> Array:
+    """Linear layer with packed 4-bit weights and 16-bit activations; see `w4a16_linear`.
+
+    out = activation(alpha * x W^T + bias) + residual with the weights W [N, K] that
+    `w4a16_pack_weight` was given, whose scales have x's dtype. Sums in float32, rounded once.
+    config chooses a kernel as `W4A16Runner.configs` numbers them; 0 leaves it to the library.
+    `out` may be `residual`.
+
+    x: [..., K] of float16, bfloat16; any strides, the last dim contiguous
+    packed: [ceil(N/64), ceil(K/64), 2304] (g32), [ceil(N/64), ceil(K/64), 2176] (g64),
+        [ceil(N/64), ceil(K/128), 4224] (g128), [ceil(N/64), ceil(K/64), 2560] (g32z),
+        [ceil(N/64), ceil(K/64), 2304] (g64z), [ceil(N/64), ceil(K/128), 4352] (g128z) of uint8;
+        contiguous
+    bias: [N] of float16, bfloat16; contiguous
+    residual: [..., N] of float16, bfloat16; contiguous
+    Returns [..., N], same dtype.
+
+    >>> import numpy as np
+    >>> q, scales = np.full((2, 128), 9, np.uint8), np.full((2, 1), 0.5, np.float16)
+    >>> w = ac4k.w4a16_pack_weight(q, scales)  # all values 0.5 * (9 - 8)
+    >>> ac4k.w4a16_gemm(np.ones((1, 128), np.float16), w, N=2).tolist()
+    [[64.0, 64.0]]
+    """
+    if _is_tracing():
+        traced: Array = _route(
+            "w4a16_gemm", (x, packed, bias, alpha, residual, N, layout, activation, config), out
+        )
+        return traced
+    return _C.w4a16_gemm(x, packed, bias, alpha, residual, N, layout, activation, config, out)
+
+
+def w4a16_pack_weight(
+    q: Array,
+    scales: Array,
+    zeros: Array | None = None,
+    *,
+    layout: Literal["g32", "g64", "g128", "g32z", "g64z", "g128z"] = "g128",
+    out: Array | None = None,
+) -> Array:
+    """4-bit codes and scales in the order that `w4a16_gemm` reads; see `w4a16_pack`.
+
+    The low four bits of q are the codes of an [N, K] matrix in G groups of K / G columns.
+    weight = scale * (q - 8), or scale * (q - zero) in a layout with zero points. Tiles of 64
+    rows, padded with zeros; docs/packed_weights.md has the layout.
+
+    q: [N, K] of uint8; contiguous
+    scales: [N, G] of float16, bfloat16; contiguous
+    zeros: [N, G] of float16, bfloat16; contiguous
+    Returns [ceil(N/64), ceil(K/64), 2304] (g32), [ceil(N/64), ceil(K/64), 2176] (g64),
+        [ceil(N/64), ceil(K/128), 4224] (g128), [ceil(N/64), ceil(K/64), 2560] (g32z),
+        [ceil(N/64), ceil(K/64), 2304] (g64z), [ceil(N/64), ceil(K/128), 4352] (g128z), uint8.
+
+    >>> import numpy as np
+    >>> q, scales = np.zeros((128, 256), np.uint8), np.ones((128, 2), np.float16)
+    >>> ac4k.w4a16_pack_weight(q, scales, layout="g128").shape
+    (2, 2, 4224)
+    """
+    if _is_tracing():
+        traced: Array = _route("w4a16_pack_weight", (q, scales, zeros, layout), out)
+        return traced
+    return _C.w4a16_pack_weight(q, scales, zeros, layout, out)
+
+
+def w4a16_unpack_weight(
+    packed: Array,
+    N: int,
+    K: int,
+    G: int,
+    *,
+    layout: Literal["g32", "g64", "g128", "g32z", "g64z", "g128z"] = "g128",
+    dtype: Any = "float16",
+    out: tuple[Array, Array, Array] | None = None,
+) -> tuple[Array, Array, Array]:
+    """The codes, scales and zero points that `w4a16_pack_weight` was given.
+
+    The inverse of `w4a16_pack_weight`; padding is left out. Zero points are 8 in a layout
+    without them. dtype is that of the scales.
+
+    packed: [ceil(N/64), ceil(K/64), 2304] (g32), [ceil(N/64), ceil(K/64), 2176] (g64),
+        [ceil(N/64), ceil(K/128), 4224] (g128), [ceil(N/64), ceil(K/64), 2560] (g32z),
+        [ceil(N/64), ceil(K/64), 2304] (g64z), [ceil(N/64), ceil(K/128), 4352] (g128z) of uint8;
+        contiguous
+    dtype: float16, bfloat16
+    Returns [N, K], uint8.
+    Returns [N, G], dtype.
+    Returns [N, G], dtype.
+
+    >>> import numpy as np
+    >>> q, scales = np.full((2, 64), 7, np.uint8), np.ones((2, 2), np.float16)
+    >>> packed = ac4k.w4a16_pack_weight(q, scales, layout="g32")
+    >>> codes, scales, zeros = ac4k.w4a16_unpack_weight(packed, 2, 64, 2, layout="g32")
+    >>> bool((codes == q).all()), scales[0].tolist(), zeros[0].tolist()
+    (True, [1.0, 1.0], [8.0, 8.0])
+    """
+    if _is_tracing():
+        traced: tuple[Array, Array, Array] = _route(
+            "w4a16_unpack_weight", (packed, N, K, G, layout, dtype), out
+        )
+        return traced
+    return _C.w4a16_unpack_weight(packed, N, K, G, layout, dtype, out)

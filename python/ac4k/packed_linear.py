@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ac4k import ops
+from ac4k._w4_format import w4_format
 from ac4k.quant_tensor import QuantTensor, block_format
 
 
@@ -37,8 +38,8 @@ def pack(w_q: Any, fmt: str | None = None) -> QuantTensor:
         )
     if weight.block_layout == "packed":
         return weight
-    rows, columns = _matrix_shape("pack", "w_q", weight)
-    packed = _on_cpu(ops.pack_weight, weight.raw, rows, columns, fmt=weight.format)
+    rows, columns = matrix_shape("pack", "w_q", weight)
+    packed = on_cpu(ops.pack_weight, weight.raw, rows, columns, fmt=weight.format)
     return QuantTensor(packed, weight.format, (rows, columns), "packed")
 
 
@@ -54,8 +55,13 @@ def unpack(w: QuantTensor) -> QuantTensor:
         raise TypeError(f"unpack: argument 'w': expected a QuantTensor, got {type(w).__name__}")
     if w.block_layout == "gguf":
         return w
-    rows, columns = _matrix_shape("unpack", "w", w)
-    blocks = _on_cpu(ops.unpack_weight, w.raw, rows, columns, fmt=w.format)
+    if w4_format(w.format) is not None:
+        raise ValueError(
+            "unpack: argument 'w': expected GGUF weights (ac4k.w4a16_unpack is for these), "
+            f"got {w!r}"
+        )
+    rows, columns = matrix_shape("unpack", "w", w)
+    blocks = on_cpu(ops.unpack_weight, w.raw, rows, columns, fmt=w.format)
     return QuantTensor(blocks, w.format, (rows, columns))
 
 
@@ -63,8 +69,8 @@ def linear(x: Any, w: QuantTensor, bias: Any = None, out: Any = None) -> Any:
     """x W^T + bias with block-quantised weights, for any number of tokens.
 
     x: [..., K] of float32, float16 or bfloat16; NumPy or torch.
-    w: [N, K], made by `pack`. Weights as a GGUF file holds them are refused: packing them takes
-        longer than the product.
+    w: [N, K], made by `pack` or by `w4a16_pack` (16-bit x only). Weights as a GGUF file holds them
+        are refused: packing them takes longer than the product.
     bias: [N] of x's dtype. out: [..., N] to write into.
 
     Activations are not quantised: results are as exact as 16-bit mathematics with float32 sums.
@@ -76,7 +82,11 @@ def linear(x: Any, w: QuantTensor, bias: Any = None, out: Any = None) -> Any:
     """
     if not isinstance(w, QuantTensor):
         raise TypeError(f"linear: argument 'w': expected a QuantTensor, got {type(w).__name__}")
-    rows, columns = _matrix_shape("linear", "w", w)
+    if w4_format(w.format) is not None:
+        from ac4k.w4a16 import w4a16_linear
+
+        return w4a16_linear(x, w, bias, out=out)
+    rows, columns = matrix_shape("linear", "w", w)
     if w.block_layout != "packed":
         raise ValueError(
             f"linear: argument 'w': expected packed weights, as ac4k.pack makes them, got {w!r}"
@@ -104,14 +114,14 @@ def packed_block_shape(fmt: str, columns: int) -> tuple[int, int]:
     return -(-columns // packed_columns), 64 * (packed_columns // values) * size
 
 
-def _on_cpu(op: Any, data: Any, *args: Any, **options: Any) -> Any:
+def on_cpu(op: Any, data: Any, *args: Any, **options: Any) -> Any:
     """Reordering is done once for a model, by the CPU; the result goes where the data came from."""
     if getattr(getattr(data, "device", None), "type", "cpu") == "cuda":
         return op(data.cpu(), *args, **options).to(data.device)
     return op(data, *args, **options)
 
 
-def _matrix_shape(op: str, argument: str, w: QuantTensor) -> tuple[int, int]:
+def matrix_shape(op: str, argument: str, w: QuantTensor) -> tuple[int, int]:
     if len(w.shape) != 2:
         raise ValueError(f"{op}: argument '{argument}': expected [N, K], got {tuple(w.shape)}")
     return int(w.shape[0]), int(w.shape[1])

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import ac4k
 from ac4k._formats import FORMATS, STORED_FORMATS, BlockFormat
+from ac4k._w4_format import w4_format
 
 BlockLayout = Literal["gguf", "packed"]
 
@@ -25,12 +26,15 @@ _PACKED_COLUMNS = 64
 def block_format(fmt: str) -> BlockFormat:
     """Sizes of a format's blocks, computed with here or only stored in files."""
     known = FORMATS.get(fmt) or STORED_FORMATS.get(fmt)
-    if known is None:
-        raise ValueError(
-            f"QuantTensor: argument 'fmt': expected one of {', '.join(FORMATS)} "
-            f"(or one that is only stored: {', '.join(STORED_FORMATS)}), got {fmt!r}"
-        )
-    return known
+    if known is not None:
+        return known
+    w4 = w4_format(fmt)
+    if w4 is not None:
+        return w4.block
+    raise ValueError(
+        f"QuantTensor: argument 'fmt': expected one of {', '.join(FORMATS)}, w4_g128_bf16 and the "
+        f"like (or one that is only stored: {', '.join(STORED_FORMATS)}), got {fmt!r}"
+    )
 
 
 def raw_shape(fmt: str, shape: Sequence[int]) -> tuple[int, ...]:
@@ -59,7 +63,9 @@ def packed_bytes(fmt: str, rows: int, columns: int) -> int:
     tile_columns = max(block.block_values, _PACKED_COLUMNS)
     padded_rows = math.ceil(rows / _PACKED_ROWS) * _PACKED_ROWS
     padded_columns = math.ceil(columns / tile_columns) * tile_columns
-    return padded_rows * (padded_columns // block.block_values) * block.block_bytes
+    size = padded_rows * (padded_columns // block.block_values) * block.block_bytes
+    w4 = w4_format(fmt)
+    return size + 4 * columns if w4 is not None and w4.ordered else size
 
 
 class QuantTensor:
@@ -68,7 +74,7 @@ class QuantTensor:
     data: uint8, contiguous; NumPy or torch, never copied. In the layout "gguf" [..., N, K / block
         values, block bytes], or the last two dims as one; in the layout "packed" (what `pack`
         makes) [...] and then any dims that hold the bytes of an [N, K] matrix.
-    fmt: "q4_0", "q4_k", "mxfp4" and so on; read back as `format`.
+    fmt: "q4_0", "q4_k", "mxfp4" and so on, or what `w4a16_pack` makes; read back as `format`.
     shape: the logical one, what it would be in float32.
 
     `data` and `layout` are read back as `raw` and `block_layout`: torch tensors have attributes of
@@ -133,6 +139,8 @@ class QuantTensor:
         >>> bool(np.allclose(weight.dequantize(), np.eye(2, 32), atol=1e-3))
         True
         """
+        if w4_format(self.format) is not None:
+            return ac4k.w4a16_dequantize(self, dtype)
         if self.format not in FORMATS:
             raise NotImplementedError(
                 f"QuantTensor ({describe(self)}): dequantize: expected one of {', '.join(FORMATS)}"
@@ -202,7 +210,13 @@ def _checked(data: Any, fmt: str, shape: tuple[int, ...], layout: str) -> Any:
         raise ValueError(f"QuantTensor: argument 'layout': expected gguf or packed, got {layout!r}")
     if any(size < 0 for size in shape):
         raise ValueError(f"QuantTensor: argument 'shape': expected sizes >= 0, got {shape}")
-    blocks = raw_shape(fmt, shape)
+    w4 = w4_format(fmt)
+    if w4 is None:
+        blocks = raw_shape(fmt, shape)
+    elif layout != "packed":
+        raise ValueError(f"QuantTensor: argument 'layout': expected packed for {fmt}, got {layout}")
+    elif (problem := w4.problem_with(shape[-1] if shape else 1)) is not None:
+        raise ValueError(f"QuantTensor: argument 'shape': expected {problem}")
     dtype = str(getattr(data, "dtype", type(data).__name__)).removeprefix("torch.")
     if dtype != "uint8":
         raise fail("a uint8 tensor or array", dtype, TypeError)

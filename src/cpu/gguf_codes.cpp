@@ -45,9 +45,10 @@ constexpr Offsets offsets_of(WeightFormat format) {
     case mxfp4:
       return {1, -1, 0, 1, -1, 0};
     case nvfp4:
-      break;
+      return {4, -1, 0, 4, -1, 0};
+    default:  // not GGUF's
+      return {};
   }
-  return {4, -1, 0, 4, -1, 0};
 }
 
 // Low bits of value i, relative to the codes.

@@ -2,6 +2,7 @@
 #include "cpu/linear.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -25,31 +26,49 @@ int64_t most_few_tokens(Element element) {
   }
 }
 
-Status no_memory(int64_t bytes) {
-  return fail(AC4K_OUT_OF_MEMORY, "quant_linear: no memory for ", bytes, " bytes of activations");
+Status no_memory(const LinearProblem& problem, int64_t bytes) {
+  return fail(AC4K_OUT_OF_MEMORY, problem.args.op, ": no memory for ", bytes,
+              " bytes of activations");
 }
 
-// Sums over nothing: the bias alone.
-void write_bias(const LinearProblem& problem) {
-  const auto narrow = kernels().few_rows[problem.element]->narrow;
+// Sums over nothing.
+void write_no_sums(const LinearProblem& problem) {
   float bias[kPackedRows];
   for (int64_t row = 0; row < problem.args.N; row += kPackedRows) {
     const int64_t rows = std::min<int64_t>(kPackedRows, problem.args.N - row);
     load_bias(problem, row, rows, bias);
     for (int64_t token = 0; token < problem.args.num_tokens; ++token) {
-      narrow(bias, problem.out(token, row), rows);
+      float sums[kPackedRows] = {};
+      write_run(problem, token, row, rows, bias, sums);
     }
   }
+}
+
+void activate(LinearActivation activation, float* values, int64_t count) {
+  alignas(64) static constexpr auto kOnes = [] {
+    std::array<float, kMaxOutputRun> ones;
+    ones.fill(1.0f);
+    return ones;
+  }();
+  const ActivationKernels& runs = *kernels().activations;
+  const auto run = activation == LinearActivation::silu   ? runs.silu_and_mul
+                   : activation == LinearActivation::gelu ? runs.gelu_and_mul_exact
+                                                          : runs.gelu_and_mul_tanh;
+  run[kF32](values, kOnes.data(), values, count);
 }
 
 Status run(const LinearProblem& problem) {
   // Infinities and NaN are for float32 alone.
   const PanelKernels& exact = *kernels().linear->exact;
+  const LinearPath path = problem.args.path;
   bool done = false;
-  if (problem.args.num_tokens <= most_few_tokens(problem.element)) {
+  if (path == LinearPath::float32) return linear_many_tokens(problem, exact, &done);
+  if (path == LinearPath::few_tokens ||
+      (path == LinearPath::automatic &&
+       problem.args.num_tokens <= most_few_tokens(problem.element))) {
     const int64_t bytes = few_tokens_bytes(problem);
     char* memory = static_cast<char*>(workspace(static_cast<std::size_t>(bytes)));
-    if (memory == nullptr) return no_memory(bytes);
+    if (memory == nullptr) return no_memory(problem, bytes);
     AC4K_TRY(linear_few_tokens(problem, memory, &done));
     return done ? AC4K_OK : linear_many_tokens(problem, exact, &done);
   }
@@ -69,12 +88,26 @@ void load_bias(const LinearProblem& problem, int64_t row, int64_t count, float* 
   kernels().few_rows[problem.element]->widen(from, 1, count, bias);
 }
 
+void write_run(const LinearProblem& problem, int64_t token, int64_t row, int64_t count,
+               const float* bias, float* sums) {
+  const LinearArgs& args = problem.args;
+  const FewRowsKernels& convert = *kernels().few_rows[problem.element];
+  for (int64_t i = 0; i < count; ++i) sums[i] = sums[i] * args.alpha + bias[i];
+  if (args.activation != LinearActivation::none) activate(args.activation, sums, count);
+  if (args.residual != nullptr) {
+    alignas(64) float residual[kMaxOutputRun];
+    convert.widen(problem.residual(token, row), 1, count, residual);
+    for (int64_t i = 0; i < count; ++i) sums[i] += residual[i];
+  }
+  convert.narrow(sums, problem.out(token, row), count);
+}
+
 Status linear(const LinearArgs& args) {
   LinearProblem problem{args, kF32, 0};
-  AC4K_TRY(find_element("quant_linear", args.type, &problem.element));
+  AC4K_TRY(find_element(args.op, args.type, &problem.element));
   if (args.num_tokens <= 0 || args.N <= 0) return AC4K_OK;
   if (args.K <= 0) {
-    write_bias(problem);
+    write_no_sums(problem);
     return AC4K_OK;
   }
   const int64_t size = element_bytes(problem.element);
@@ -86,7 +119,7 @@ Status linear(const LinearArgs& args) {
   // Rows at irregular distances are moved together first.
   const int64_t bytes = args.num_tokens * row_bytes;
   const std::unique_ptr<char[]> copy(new (std::nothrow) char[static_cast<std::size_t>(bytes) + 1]);
-  if (copy == nullptr) return no_memory(bytes);
+  if (copy == nullptr) return no_memory(problem, bytes);
   for (int64_t token = 0; token < args.num_tokens; ++token) {
     std::memcpy(copy.get() + token * row_bytes, args.x.row(token),
                 static_cast<std::size_t>(row_bytes));

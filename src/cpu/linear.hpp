@@ -1,4 +1,4 @@
-// Products with packed weights: out = x W^T + bias.
+// Products with packed weights: out = activation(alpha * x W^T + bias) + residual.
 #pragma once
 
 #include "core/dtype.hpp"
@@ -8,7 +8,18 @@
 
 namespace ac4k::cpu {
 
+enum class LinearActivation : uint8_t { none, silu, gelu, gelu_tanh };
+
+// Ways to multiply; results differ in their last places.
+enum class LinearPath : uint8_t {
+  automatic,    // by the number of tokens
+  few_tokens,   // fixed-point activations, weights are streamed
+  many_tokens,  // weights widened in cache, the fastest products of the CPU
+  float32,      // the same, in float32 whatever the CPU has
+};
+
 struct LinearArgs {
+  const char* op;  // for messages
   WeightFormat format;
   DType type;  // of x, bias and out: f32, f16 or bf16
   int64_t num_tokens, N, K;
@@ -16,6 +27,10 @@ struct LinearArgs {
   const uint8_t* weight;  // packed (docs/packed_weights.md)
   const void* bias;       // [N], or null
   void* out;              // [num_tokens, N], contiguous
+  float alpha = 1;
+  LinearActivation activation = LinearActivation::none;
+  const void* residual = nullptr;  // [num_tokens, N], or null; may be `out`
+  LinearPath path = LinearPath::automatic;
 };
 
 // Weights have the values of their blocks and sums are kept in float32. Few tokens are rounded to

@@ -47,7 +47,6 @@ bool prepare(const LinearProblem& p, const DecodeKernels& kernel, ActivationGrou
 
 void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t tile,
                    const ActivationGroup* groups) {
-  const auto narrow = kernels().few_rows[p.element]->narrow;
   const int64_t row = tile * kPackedRows, rows = std::min<int64_t>(kPackedRows, p.args.N - row);
   alignas(64) float sums[kMaxDecodeTokens * kPackedRows];
   float bias[kPackedRows];
@@ -63,9 +62,7 @@ void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t 
          .sums = sums});
     const int64_t count = std::min<int64_t>(left, int64_t{1} << size);
     for (int64_t t = 0; t < count; ++t) {
-      float* token_sums = sums + t * kPackedRows;
-      for (int64_t i = 0; i < rows; ++i) token_sums[i] += bias[i];
-      narrow(token_sums, p.out(token + t, row), rows);
+      write_run(p, token + t, row, rows, bias, sums + t * kPackedRows);
     }
     token += count;
   }

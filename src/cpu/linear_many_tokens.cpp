@@ -75,13 +75,11 @@ bool arrange_panel(const Plan& plan, int64_t panel, uint8_t* to) {
 // Rows `row` to `row + rows` and tokens `token` on, from sums [rows][ldc] to the output.
 void write_out(const LinearProblem& p, int64_t row, int64_t rows, int64_t token, int64_t tokens,
                const float* sums, int64_t ldc) {
-  constexpr int64_t kMaxRows = 4 * kPackedRows;
   const auto transpose = kernels().linear->tokens.transpose;
-  const auto narrow = kernels().few_rows[p.element]->narrow;
-  float bias[kMaxRows];
+  float bias[kMaxOutputRun];
   load_bias(p, row, rows, bias);
   alignas(64) float block[kPieceRows * kPieceRows];
-  alignas(64) float lines[kPieceRows][kMaxRows];
+  alignas(64) float lines[kPieceRows][kMaxOutputRun];
   for (int64_t t = 0; t < tokens; t += kPieceRows) {
     for (int64_t r = 0; r < rows; r += kPieceRows) {
       transpose(sums + r * ldc + t, ldc, block);
@@ -90,8 +88,7 @@ void write_out(const LinearProblem& p, int64_t row, int64_t rows, int64_t token,
       }
     }
     for (int64_t i = 0; i < std::min<int64_t>(kPieceRows, tokens - t); ++i) {
-      for (int64_t r = 0; r < rows; ++r) lines[i][r] += bias[r];
-      narrow(lines[i], p.out(token + t + i, row), rows);
+      write_run(p, token + t + i, row, rows, bias, lines[i]);
     }
   }
 }
@@ -139,7 +136,7 @@ Status linear_many_tokens(const LinearProblem& p, const PanelKernels& kernel, bo
   const int64_t bytes = x_bytes + threads * thread_bytes + 64;
   auto* memory = static_cast<uint8_t*>(workspace(static_cast<std::size_t>(bytes)));
   if (memory == nullptr) {
-    return fail(AC4K_OUT_OF_MEMORY, "quant_linear: no memory for ", bytes, " bytes of workspace");
+    return fail(AC4K_OUT_OF_MEMORY, p.args.op, ": no memory for ", bytes, " bytes of workspace");
   }
   std::atomic<int64_t> next_panel{0};
   std::atomic<bool> finite{true};

@@ -25,10 +25,20 @@ struct LinearProblem {
   char* out(int64_t token, int64_t row) const {
     return static_cast<char*>(args.out) + (token * args.N + row) * element_bytes(element);
   }
+  const char* residual(int64_t token, int64_t row) const {
+    return static_cast<const char*>(args.residual) +
+           (token * args.N + row) * element_bytes(element);
+  }
 };
+
+inline constexpr int64_t kMaxOutputRun = 4 * kPackedRows;  // of write_run
 
 // The bias of `count` rows from `row` on as floats; zeros when there is none.
 void load_bias(const LinearProblem& problem, int64_t row, int64_t count, float* bias);
+// Sums of a token and of `count` rows from `row` on, up to kMaxOutputRun: all that comes behind the
+// product, then to the output. `sums` is changed.
+void write_run(const LinearProblem& problem, int64_t token, int64_t row, int64_t count,
+               const float* bias, float* sums);
 
 // Both: `*done` is false when an activation is not finite and the kernels cannot tell. Nothing was
 // written then.

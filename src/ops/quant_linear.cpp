@@ -22,7 +22,8 @@ Status check(const Call& call) {
 
 Status run_cpu(const Call& call) {
   const RowView x(call.tensor(kX));
-  return cpu::linear({.format = format_of(call),
+  return cpu::linear({.op = "quant_linear",
+                      .format = format_of(call),
                       .type = call.type(),
                       .num_tokens = x.num_rows(),
                       .N = call.dim(kN),

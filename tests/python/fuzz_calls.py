@@ -39,6 +39,8 @@ EXCEPTIONS = (TypeError, ValueError, NotImplementedError, RuntimeError, MemoryEr
 TORCH = {name: getattr(torch, dtype.torch) for name, dtype in DTYPES.items()}
 # Indices that ops want to differ from each other; some lie outside.
 DISTINCT = ("slot_mapping",)
+# Bytes that hold scales and zero points, whose products are to stay within float32.
+SCALED = "packed"
 OTHER_DTYPES = ("f64", "f16", "bf16", "i64", "u8", "bool")
 
 
@@ -159,6 +161,8 @@ class Call:
             dtype = self.dtype(param)
             shape = self.shape(param)
             tensor = random_tensor(rng, shape, dtype, self.device)
+            if param["name"] == SCALED:
+                tensor = tensor & 0x3F | 0x20
             if param["name"] in DISTINCT:
                 chosen = rng.sample(range(-3, 2 * shape[0] + 3), shape[0])
                 tensor = torch.tensor(chosen, dtype=TORCH[dtype], device=self.device)

@@ -54,6 +54,7 @@ from .oracle import (
     round_to,
 )
 from .rope import mrope, qk_norm_rope, qk_norm_rope_3d, rope, rope_3d
+from .w4a16 import w4a16_gemm, w4a16_pack_weight, w4a16_unpack_weight
 
 __all__ = [
     "REFERENCES",
@@ -116,6 +117,9 @@ REFERENCES: dict[str, Callable[..., References]] = {
     "rms_norm_quant": rms_norm_quant,
     "store_kvcache": store_kvcache,
     "stream_bytes": stream_bytes,
+    "w4a16_gemm": w4a16_gemm,
+    "w4a16_pack_weight": w4a16_pack_weight,
+    "w4a16_unpack_weight": w4a16_unpack_weight,
 }
 REFERENCES.update(
     (name, _exactly(getattr(_gguf_linear_reference, name)))

@@ -114,6 +114,21 @@ struct Quad {
         all, _mm_setr_epi8(k + 8, k + 9, k + 8, k + 9, k + 12, k + 13, k + 12, k + 13, k + 8, k + 9,
                            k + 8, k + 9, k + 12, k + 13, k + 12, k + 13));
   }
+  template <int kBytes, int kIndex>
+  static AC4K_INLINE void bf16_entries(const uint8_t* p, Lanes (&s)[2]) {
+    const __m128i all =
+        kBytes == 4 ? load_128(p) : _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    const __m256i both = _mm256_broadcastsi128_si256(all);
+    for (int i = 0; i < 2; ++i) {
+      const char a = static_cast<char>(2 * i * kBytes + 2 * kIndex), z = -1;
+      const char b = static_cast<char>(a + kBytes);
+      const __m128i order =
+          _mm_setr_epi8(z, z, a, a + 1, z, z, a, a + 1, z, z, b, b + 1, z, z, b, b + 1);
+      const __m256 eight =
+          _mm256_castsi256_ps(_mm256_shuffle_epi8(both, _mm256_broadcastsi128_si256(order)));
+      s[i] = {{eight, eight}};
+    }
+  }
   static AC4K_INLINE void exponents(const uint8_t* p, Lanes (&s)[2]) {
     for (int i = 0; i < 2; ++i) {
       alignas(16) float four[4];

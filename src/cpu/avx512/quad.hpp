@@ -128,6 +128,19 @@ struct QuadOf {
         all, _mm_setr_epi8(k + 8, k + 9, k + 8, k + 9, k + 12, k + 13, k + 12, k + 13, k + 8, k + 9,
                            k + 8, k + 9, k + 12, k + 13, k + 12, k + 13));
   }
+  template <int kBytes, int kIndex>
+  static AC4K_INLINE void bf16_entries(const uint8_t* p, Lanes (&s)[2]) {
+    const auto* from = reinterpret_cast<const __m128i*>(p);
+    const __m512i all =
+        _mm512_broadcast_i32x4(kBytes == 4 ? _mm_loadu_si128(from) : _mm_loadl_epi64(from));
+    for (int i = 0; i < 2; ++i) {
+      const char a = static_cast<char>(2 * i * kBytes + 2 * kIndex), z = -1;
+      const char b = static_cast<char>(a + kBytes);
+      const __m128i order =
+          _mm_setr_epi8(z, z, a, a + 1, z, z, a, a + 1, z, z, b, b + 1, z, z, b, b + 1);
+      s[i].v = _mm512_castsi512_ps(_mm512_shuffle_epi8(all, _mm512_broadcast_i32x4(order)));
+    }
+  }
   static AC4K_INLINE void exponents(const uint8_t* p, Lanes (&s)[2]) {
     int32_t bits;
     __builtin_memcpy(&bits, p, 4);

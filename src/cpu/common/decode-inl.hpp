@@ -94,20 +94,24 @@ struct QuadSums {
     add_long<3>(block, quad, scales, x);
   }
 
-  AC4K_INLINE void add_short(const uint8_t* block, int j, int quad,
+  // Sub-blocks `first` and on of the group: one block.
+  AC4K_INLINE void add_short(const uint8_t* block, int first, int quad,
                              const ActivationGroup* const (&x)[kTokens]) {
-    Codes codes[2];
     Lanes scales[2], minimums[2];
-    Format::template codes<Q>(block, 0, quad, codes);
     Format::template scales<Q>(block, quad, scales);
     if constexpr (Format::kHasMinimum) Format::template minimums<Q>(block, quad, minimums);
 #pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < Format::kSubBlocks; ++j) {
+      Codes codes[2];
+      Format::template codes<Q>(block, j, quad, codes);
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) {
 #pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) {
-        const Lanes sum = Lanes::load_four(x[t]->sums + 4 * j);
-        sums[i][t] = fma(Format::kHasMinimum ? minimums[i] : scales[i], sum, sums[i][t]);
-        sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[j]), scales[i], sums[i][t]);
+        for (int t = 0; t < kTokens; ++t) {
+          const Lanes sum = Lanes::load_four(x[t]->sums + 4 * (first + j));
+          sums[i][t] = fma(Format::kHasMinimum ? minimums[i] : scales[i], sum, sums[i][t]);
+          sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[first + j]), scales[i], sums[i][t]);
+        }
       }
     }
   }
@@ -116,16 +120,21 @@ struct QuadSums {
                              const ActivationGroup* const (&x)[kTokens])
     requires(!Format::kLong)
   {
+    constexpr int kSubBlocks = Format::kSubBlocks, kGroupBlocks = 4 / kSubBlocks;
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) sums[i][t] = Lanes::broadcast(0);
     }
-    if (num_blocks == 4) {
+    if (num_blocks == kGroupBlocks) {
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) add_short(block + j * Format::kBlockBytes, j, quad, x);
+      for (int b = 0; b < kGroupBlocks; ++b) {
+        add_short(block + b * Format::kBlockBytes, b * kSubBlocks, quad, x);
+      }
     } else {
-      for (int j = 0; j < num_blocks; ++j) add_short(block + j * Format::kBlockBytes, j, quad, x);
+      for (int b = 0; b < num_blocks; ++b) {
+        add_short(block + b * Format::kBlockBytes, b * kSubBlocks, quad, x);
+      }
     }
   }
 };
@@ -135,7 +144,7 @@ struct QuadSums {
 template <class Q, class Format, int kTokens>
 void decode_tile(const DecodeArgs& args) {
   using Lanes = typename Q::Lanes;
-  constexpr int kGroupBlocks = Format::kLong ? 1 : 4;
+  constexpr int kGroupBlocks = 4 / Format::kSubBlocks;
   constexpr int64_t kGroupBytes = kGroupBlocks * Format::kBlockBytes;
   constexpr int64_t kQuadBytes = kGroupBytes / kPackedQuads;
   alignas(64) float lanes[kPackedQuads][2][kTokens][16];

@@ -41,11 +41,11 @@ void widen_tile(const uint8_t* tile, int64_t first, int64_t num_sub_blocks, uint
   int64_t step = 1;
   for (int64_t at = 0; at < num_sub_blocks; at += step) {
     const int64_t sub_block = first + at;
-    const uint8_t* block = tile + (Format::kLong ? sub_block / 4 : sub_block) * Format::kBlockBytes;
-    const int start = Format::kLong ? static_cast<int>(sub_block % 4) : 0;
+    const uint8_t* block = tile + sub_block / Format::kSubBlocks * Format::kBlockBytes;
+    const int start = static_cast<int>(sub_block % Format::kSubBlocks);
     const int64_t left = num_sub_blocks - at;
-    step = !Format::kLong ? 1 : left < 4 - start ? left : 4 - start;
-    constexpr int64_t kAhead = (Format::kLong ? 2 : 8) * Format::kBlockBytes;
+    step = left < Format::kSubBlocks - start ? left : Format::kSubBlocks - start;
+    constexpr int64_t kAhead = 8 / Format::kSubBlocks * Format::kBlockBytes;
     constexpr int64_t kQuadBytes = Format::kBlockBytes / kPackedQuads;
     for (int quad = 0; quad < kPackedQuads; ++quad) {
       // Products with tokens come between: the next stretch is asked for while this one is read.
@@ -76,7 +76,9 @@ void widen_tile(const uint8_t* tile, int64_t first, int64_t num_sub_blocks, uint
         widen.template operator()<2>();
         widen.template operator()<3>();
       } else {
-        widen_quad<Q, Format, Store>(block, 0, quad, scales, minimums, to);
+        for (int j = 0; j < static_cast<int>(step); ++j) {
+          widen_quad<Q, Format, Store>(block, start + j, quad, scales, minimums, to + j * kBytes);
+        }
       }
     }
   }

@@ -3,8 +3,8 @@
 // its members mean).
 //
 // value = scale * code + minimum, where formats without minimums have minimum = -kOffset * scale.
-// Formats of 64-column blocks give scales for the lanes of a quad; those of 256-column blocks
-// (kLong) give 16 at once, one for 16 columns, and Q::spread makes lanes of them.
+// Formats of 256-column blocks (kLong) give 16 scales at once, one for 16 columns, and Q::spread
+// makes lanes of them; the others give scales for the lanes of a quad, good for all sub-blocks.
 #pragma once
 
 #include "core/weight_formats.hpp"
@@ -64,7 +64,8 @@ template <WeightFormat kWhich>
 struct FormatBase {
   static constexpr WeightFormat kFormat = kWhich;
   static constexpr int64_t kBlockBytes = packed_block_bytes(block_of(kWhich));
-  static constexpr bool kLong = block_of(kWhich).packed_columns == kPackedColumns * 4;
+  static constexpr int kSubBlocks = block_of(kWhich).packed_columns / kPackedColumns;
+  static constexpr bool kLong = kSubBlocks == 4;
   static constexpr bool kHasMinimum = false;
 };
 
@@ -274,10 +275,72 @@ struct IQ4_XS : Looked<Nibbles<WeightFormat::iq4_xs, 128>, kNlTable> {
   }
 };
 
+// W4A16: scale * (code - 8), or scale * (code - zero), which is minimum = -scale * zero. A scale is
+// for 32 columns, or for all of a block. Products of two 16-bit numbers are exact here.
+template <WeightFormat kWhich>
+struct W4 : FormatBase<kWhich> {
+  static constexpr bool kHasMinimum = w4_has_zeros(kWhich), kBF16 = w4_is_bf16(kWhich);
+  static constexpr float kOffset = kHasMinimum ? 0 : 8;
+  static constexpr int kScales = FormatBase<kWhich>::kSubBlocks * kNibblePlane;
+  static constexpr bool kBy32 = block_of(kWhich).values == 32;
+  static constexpr int kEntry = kHasMinimum ? 4 : 2;        // bytes of a scale
+  static constexpr int kRow = kBy32 ? 2 * kEntry : kEntry;  // of a row
+  template <class Q>
+  static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
+    nibbles<Q>(block + j * kNibblePlane, quad, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
+    numbers<Q, 0>(block + kScales + quad * 2 * kRow, s);
+  }
+  template <class Q>
+  static AC4K_INLINE void minimums(const uint8_t* block, int quad, typename Q::Lanes (&m)[2]) {
+    typename Q::Lanes scale[2];
+    scales<Q>(block, quad, scale);
+    numbers<Q, 1>(block + kScales + quad * 2 * kRow, m);
+    const auto minus = Q::Lanes::broadcast(-1.0f);
+    m[0] = m[0] * (scale[0] * minus);
+    m[1] = m[1] * (scale[1] * minus);
+  }
+
+ private:
+  // The first (scale) or the second number (zero point) of each entry.
+  template <class Q, int kIndex>
+  static AC4K_INLINE void numbers(const uint8_t* record, typename Q::Lanes (&s)[2]) {
+    if constexpr (!kBy32) {
+      for (int i = 0; i < 2; ++i) {
+        const uint8_t* at = record + i * kRow + 2 * kIndex;
+        if constexpr (kBF16) {
+          s[i] = Q::Lanes::broadcast(bf16_at(at));
+        } else {
+          s[i] = Q::half(at);
+        }
+      }
+    } else if constexpr (kBF16) {
+      Q::template bf16_entries<kEntry, kIndex>(record, s);
+    } else if constexpr (kHasMinimum) {
+      Q::template half_of_pairs<kIndex>(record, s);
+    } else {
+      Q::half_pairs(record, s);
+    }
+  }
+  static AC4K_INLINE float bf16_at(const uint8_t* p) {
+    uint16_t bits;
+    __builtin_memcpy(&bits, p, 2);
+    return bits_to_f32(uint32_t{bits} << 16);
+  }
+};
+
 // For each format in the order of WeightFormat: Visit<Format>.
 #define AC4K_FORMAT_POLICIES(X)                                                             \
   X(Q4_0), X(Q4_1), X(Q5_0), X(Q5_1), X(Q8_0), X(Q2_K), X(Q3_K), X(Q4_K), X(Q5_K), X(Q6_K), \
-      X(IQ4_NL), X(IQ4_XS), X(MXFP4), X(NVFP4)
+      X(IQ4_NL), X(IQ4_XS), X(MXFP4), X(NVFP4), X(W4<WeightFormat::w4_g32_f16>),            \
+      X(W4<WeightFormat::w4_g64_f16>), X(W4<WeightFormat::w4_g128_f16>),                    \
+      X(W4<WeightFormat::w4_g32z_f16>), X(W4<WeightFormat::w4_g64z_f16>),                   \
+      X(W4<WeightFormat::w4_g128z_f16>), X(W4<WeightFormat::w4_g32_bf16>),                  \
+      X(W4<WeightFormat::w4_g64_bf16>), X(W4<WeightFormat::w4_g128_bf16>),                  \
+      X(W4<WeightFormat::w4_g32z_bf16>), X(W4<WeightFormat::w4_g64z_bf16>),                 \
+      X(W4<WeightFormat::w4_g128z_bf16>)
 
 // The columns of a quad's codes: byte b of 32-bit lane 4c + s.
 constexpr int quad_column(bool bytes_in_order, int lane, int byte) {

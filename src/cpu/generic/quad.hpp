@@ -132,6 +132,15 @@ struct Quad {
       s[i / 16].v[i % 16] = half_at(p + i / 16 * 8 + i % 4 / 2 * 4 + 2 * kIndex);
     }
   }
+  // bf16 in the order of half_pairs: number kIndex of entries of kBytes bytes.
+  template <int kBytes, int kIndex>
+  AC4K_APART static void bf16_entries(const uint8_t* p, Lanes (&s)[2]) {
+    for (int i = 0; i < 32; ++i) {
+      uint16_t bits;
+      __builtin_memcpy(&bits, p + (i / 16 * 2 + i % 4 / 2) * kBytes + 2 * kIndex, 2);
+      s[i / 16].v[i % 16] = bits_to_f32(uint32_t{bits} << 16);
+    }
+  }
   // 2^(e - 128) of four bytes in the order of half_pairs.
   AC4K_APART static void exponents(const uint8_t* p, Lanes (&s)[2]) {
     for (int i = 0; i < 32; ++i) {

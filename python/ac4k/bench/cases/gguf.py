@@ -44,7 +44,7 @@ def _weight(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
 
 
 @lru_cache(maxsize=1)
-def _dense_weights(rows: int, columns: int, dtype: Any, device: Any) -> Iterator[Tensor]:
+def dense_weights(rows: int, columns: int, dtype: Any, device: Any) -> Iterator[Tensor]:
     """In turn, enough of them that each has left the last cache when it comes again, as ours have;
     at most 64, for sizes at which that matters."""
     import torch
@@ -56,7 +56,7 @@ def _dense_weights(rows: int, columns: int, dtype: Any, device: Any) -> Iterator
 
 def _dense_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, **options: Any) -> Tensor:
     """What the layer costs with weights that are not quantised."""
-    dense = next(_dense_weights(options["N"], x.shape[-1], x.dtype, x.device))
+    dense = next(dense_weights(options["N"], x.shape[-1], x.dtype, x.device))
     return x @ dense.T
 
 

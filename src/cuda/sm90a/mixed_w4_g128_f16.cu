@@ -1,0 +1,8 @@
+#include "sm90a/mixed.cuh"
+#include "sm90a/packed_w4.cuh"
+
+namespace ac4k {
+using Weights = W4<__half, 128, false>;
+}
+
+AC4K_MIXED_TYPE(Weights, __half, f16)

@@ -1,0 +1,31 @@
+// One W4A16 product, as the op and its GPU launcher see it, and the configs it can run with.
+#pragma once
+
+#include "ops/rows.hpp"
+#include "ops/w4a16.hpp"
+
+namespace ac4k {
+
+enum class W4Activation : int { none, silu, gelu, gelu_tanh };
+
+// out = activation(alpha * x W^T + bias) + residual
+struct W4A16Args {
+  WeightFormat format;
+  int64_t N, K;
+  const void* weight;
+  const void* bias;      // [N], or null
+  const void* residual;  // [tokens, N], or null; may be `out`
+  void* out;             // [tokens, N]
+  float alpha;
+  W4Activation activation;
+  int64_t config;  // 0: the launcher decides
+};
+
+// The CPU's configs: cpu::LinearPath, by number and by name.
+inline constexpr const char* kW4CpuConfigs[] = {"auto", "cpu_few_tokens", "cpu_many_tokens",
+                                                "cpu_float32"};
+inline constexpr int64_t kNumW4CpuConfigs = sizeof(kW4CpuConfigs) / sizeof(kW4CpuConfigs[0]);
+
+Status w4a16_on_cuda(const Call& call, const RowView& x, const W4A16Args& args);
+
+}  // namespace ac4k
