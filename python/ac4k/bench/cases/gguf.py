@@ -143,7 +143,7 @@ def _dequantize_product(fmt: Any) -> Callable[..., Any]:
 _BLOCK_PRODUCTS = tuple(
     Case(
         op=f"gemm_{fmt}_q8_1",
-        shapes=tuple((4096, tokens, 14336) for tokens in (1, 8, 64, 512)),
+        shapes=tuple((4096, tokens, 14336) for tokens in _TOKENS),
         cpu_shapes=tuple((4096, tokens, 4096) for tokens in (1, 8, 64)),
         quick_shapes=((33, 5, 96),),
         dtypes=("u8",),

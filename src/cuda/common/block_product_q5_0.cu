@@ -1,0 +1,3 @@
+#include "common/block_product.cuh"
+
+AC4K_BLOCK_PRODUCTS(Q5_0)
