@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         w4a16_quantize,
         w4a16_unpack,
     )
+    from ac4k.w4a16_import import w4a16_from_awq, w4a16_from_gptq, w4a16_load
 
 __version__: str = _native.C.__version__
 
@@ -72,7 +73,10 @@ __all__ = [
     "set_num_threads",
     "unpack",
     "w4a16_dequantize",
+    "w4a16_from_awq",
+    "w4a16_from_gptq",
     "w4a16_linear",
+    "w4a16_load",
     "w4a16_pack",
     "w4a16_quantize",
     "w4a16_unpack",
@@ -95,7 +99,10 @@ _LAZY = {
     "rope_table": ("ac4k.rope_tables", "rope_table"),
     "benchmark_kernel": ("ac4k.timing", "benchmark_kernel"),
     "w4a16_dequantize": ("ac4k.w4a16", "w4a16_dequantize"),
+    "w4a16_from_awq": ("ac4k.w4a16_import", "w4a16_from_awq"),
+    "w4a16_from_gptq": ("ac4k.w4a16_import", "w4a16_from_gptq"),
     "w4a16_linear": ("ac4k.w4a16", "w4a16_linear"),
+    "w4a16_load": ("ac4k.w4a16_import", "w4a16_load"),
     "w4a16_pack": ("ac4k.w4a16", "w4a16_pack"),
     "w4a16_quantize": ("ac4k.w4a16", "w4a16_quantize"),
     "w4a16_unpack": ("ac4k.w4a16", "w4a16_unpack"),

@@ -337,7 +337,7 @@ def w4a16_linear(
         )
     blocks, order = split_packed(packed, fmt)
     if order is not None:
-        x = x[..., order]
+        x = x.index_select(-1, order) if _is_torch(x) else _namespace(x).take(x, order, -1)
     return ops.w4a16_gemm(
         x,
         blocks,

@@ -235,6 +235,7 @@ def test_modules_state_dicts_and_devices(device: str, ordered: bool) -> None:
     compiled = torch.compile(other, fullgraph=True, backend="aot_eager")
     assert torch.equal(compiled(x.to(device)), got)
     assert torch.equal(ac4k.linear(x.to(device), layer.weight), got)
+    assert torch.equal(torch.nn.functional.linear(x.to(device), layer.weight), got)
 
 
 # ---- multiply ----
