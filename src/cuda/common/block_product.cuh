@@ -112,10 +112,11 @@ class RowCopies {
 // kFactor * d * (sum of codes) of each token's blocks in a stage, as two floats of which the upper
 // 19 bits nearly are the whole. What blocks store as their sum is rounded to half; this is not.
 template <typename Format, int kIndex>
-__device__ __forceinline__ void add_up_tokens(const unsigned char* stage, float2* totals) {
+__device__ __forceinline__ void add_up_tokens(const unsigned char* stage, int num_tokens,
+                                              float2* totals) {
   using Layout = BlockProductLayout<Format, kIndex>;
   constexpr int kStepBlocks = Layout::kTile.step_blocks;
-  for (int i = threadIdx.x; i < Layout::kTokens * kStepBlocks; i += kBlockProductThreads) {
+  for (int i = threadIdx.x; i < num_tokens * kStepBlocks; i += kBlockProductThreads) {
     const int token = i / kStepBlocks, block = i % kStepBlocks;
     const uint32_t* words = reinterpret_cast<const uint32_t*>(
         stage + Layout::kTokensAt + token * Layout::kTokenStride + block * kActivationBlockBytes);
@@ -140,9 +141,10 @@ struct BlockProductWarp {
 
   int g, t;
   int row, token, k_warp;  // the first of the warp
+  uint32_t mask;
   float sums[kRowParts][kTokenParts][4];
 
-  __device__ __forceinline__ BlockProductWarp() {
+  __device__ __forceinline__ explicit BlockProductWarp(uint32_t nibble_mask) : mask(nibble_mask) {
     constexpr BlockProductTile tile = Layout::kTile;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     g = lane / 4, t = lane % 4;
@@ -170,7 +172,8 @@ struct BlockProductWarp {
     uint32_t a[kRowParts][4], scale[2 * kRowParts];
 #pragma unroll
     for (int r = 0; r < 2 * kRowParts; ++r) {
-      const RowCodes codes = Format::template codes<kBlock>(w + r * 8 * Layout::kWeightStride, t);
+      const RowCodes codes =
+          Format::template codes<kBlock>(w + r * 8 * Layout::kWeightStride, t, mask);
       a[r / 2][r % 2] = codes.low;
       a[r / 2][r % 2 + 2] = codes.high;
       scale[r] = t == kBlock ? d[r] : 0u;
@@ -338,14 +341,15 @@ __device__ __forceinline__ void multiply_blocks(const BlockProductParams& params
   const int num_steps = min(params.split_steps, params.num_steps - first_step);
   const int64_t weight_at = static_cast<int64_t>(first_step) * Layout::kWeightSegment;
   const int64_t token_at = static_cast<int64_t>(first_step) * Layout::kTokenSegment;
+  const int num_tokens = min(Layout::kTokens, params.N - first_token);
   const RowCopies<Layout::kWeightSegment, Layout::kWeightStride, Layout::kRows> weights(
       params.weight + first_row * params.weight_row_bytes + weight_at, params.weight_row_bytes,
       min(Layout::kRows, params.M - first_row), params.weight_row_bytes - weight_at,
       params.weight_unit);
   const RowCopies<Layout::kTokenSegment, Layout::kTokenStride, Layout::kTokens> tokens(
       params.activation + first_token * params.activation_row_bytes + token_at,
-      params.activation_row_bytes, min(Layout::kTokens, params.N - first_token),
-      params.activation_row_bytes - token_at, params.activation_unit);
+      params.activation_row_bytes, num_tokens, params.activation_row_bytes - token_at,
+      params.activation_unit);
 
   // --- Fill the ring. Weights do not depend on the kernel before; two steps of them go ahead.
   const int num_stages = params.num_stages;
@@ -364,7 +368,7 @@ __device__ __forceinline__ void multiply_blocks(const BlockProductParams& params
   }
 
   // --- Multiply, a step at a time.
-  BlockProductWarp<Format, kIndex> warp;
+  BlockProductWarp<Format, kIndex> warp(params.nibble_mask);
   int stage = 0, free_stage = num_stages - 1;
   for (int step = 0; step < num_steps; ++step) {
     wait_for_copies(num_stages - 2);
@@ -377,7 +381,7 @@ __device__ __forceinline__ void multiply_blocks(const BlockProductParams& params
     close_copy_group();
     const unsigned char* from = ring + stage * Layout::kStageBytes;
     if constexpr (Format::kHasMinimum) {
-      add_up_tokens<Format, kIndex>(from, totals);
+      add_up_tokens<Format, kIndex>(from, num_tokens, totals);
       __syncthreads();
     }
 #pragma unroll 1

@@ -20,8 +20,12 @@ struct BlockProductParams {
   int split_steps;                   // of them for one block of a cluster
   int num_stages;                    // of the ring
   int weight_unit, activation_unit;  // bytes that all rows are aligned to: 16, 4 or 1
-  bool aligned_out;                  // four floats at a time
+  // kNibbleMask, from where the compiler cannot see its value: an instruction has room for one
+  // constant, and masking with one and turning bits of another would be two.
+  unsigned nibble_mask;
+  bool aligned_out;  // four floats at a time
 };
+inline constexpr unsigned kNibbleMask = 0xf0f0f0f0u;
 
 // What a block of threads computes: `tokens` columns of 16 * row_parts * row_warps rows. Its eight
 // warps share the rows, the columns and the K of a step.

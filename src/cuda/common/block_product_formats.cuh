@@ -2,7 +2,9 @@
 //   kBytes, kHasMinimum      of a block; value = d * code, or d * code + m
 //   kSigned, kFactor         the bytes are kFactor * code, with a sign or without: a nibble in the
 //                            upper half of a byte, its sign bit turned, is 16 * (nibble - 8)
-//   codes<block>()           the bytes of values 4t to 4t + 3, and of 16 more, of one row.
+//   codes<block>()           the bytes of values 4t to 4t + 3, and of 16 more, of one row. `mask`
+//   is
+//                            0xf0f0f0f0 in a register.
 // Rows lie in shared memory; four blocks of them begin at a multiple of four bytes.
 #pragma once
 
@@ -35,18 +37,18 @@ struct NibbleBlocks {
 
   // `row`: of the group of four blocks.
   template <int kBlock>
-  static __device__ __forceinline__ RowCodes codes(const unsigned char* row, int t) {
-    constexpr uint32_t kTurned = kSigned ? 0x80808080u : 0u;
+  static __device__ __forceinline__ RowCodes codes(const unsigned char* row, int t, uint32_t mask) {
     const uint32_t nibbles = word_at<kBlock * kBytes + kCodesAt>(row + 4 * t);
     if constexpr (kBitsAt == 0) {
-      return {((nibbles << 4) & 0xf0f0f0f0u) ^ kTurned, (nibbles & 0xf0f0f0f0u) ^ kTurned};
+      constexpr uint32_t kTurned = kSigned ? 0x80808080u : 0u;
+      return {((nibbles << 4) & mask) ^ kTurned, (nibbles & mask) ^ kTurned};
     } else {
       // Four bits land in the sign bits of four bytes: each factor moves another one into place.
       constexpr uint32_t kSpread = 0x10204080u;
       const uint32_t bits = word_at<kBlock * kBytes + kBitsAt>(row) >> (4 * t);
       const uint32_t low = (bits & 15u) * kSpread, high = (bits >> 16 & 15u) * kSpread;
-      return {(((nibbles << 3) & 0x78787878u) | (low & 0x80808080u)) ^ kTurned,
-              (((nibbles >> 1) & 0x78787878u) | (high & 0x80808080u)) ^ kTurned};
+      return {((nibbles << 3) & 0x78787878u) | ((kSigned ? ~low : low) & 0x80808080u),
+              ((nibbles >> 1) & 0x78787878u) | ((kSigned ? ~high : high) & 0x80808080u)};
     }
   }
 };
@@ -57,7 +59,7 @@ struct ByteBlocks {
   static constexpr float kFactor = 1.0f;
 
   template <int kBlock>
-  static __device__ __forceinline__ RowCodes codes(const unsigned char* row, int t) {
+  static __device__ __forceinline__ RowCodes codes(const unsigned char* row, int t, uint32_t) {
     return {word_at<kBlock * kBytes + 2>(row + 4 * t), word_at<kBlock * kBytes + 18>(row + 4 * t)};
   }
 };
