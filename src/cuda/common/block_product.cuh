@@ -34,30 +34,25 @@ struct BlockProductLayout {
   static_assert(kTile.step_blocks % 8 == 0);
 };
 
-// Segments of `rows` rows, kSegment bytes each of which `left` exist, by all threads; zeros behind.
+// Segments of `rows` rows, kSegment bytes each of which `left` exist, a row a warp; zeros behind.
 // For the last step of a row, and for rows that are not aligned to 16 bytes.
 template <int kSegment, int kStride, int kUnit>
 __device__ __forceinline__ void copy_units(unsigned char* to, const unsigned char* from,
                                            int64_t row_bytes, int rows, int64_t left) {
-  constexpr int kPerRow = kSegment / kUnit;
-  constexpr int kRowStep = kBlockProductThreads / kPerRow;
-  constexpr int kUnitStep = kBlockProductThreads % kPerRow;
-  int row = static_cast<int>(threadIdx.x) / kPerRow;
-  int at = static_cast<int>(threadIdx.x) % kPerRow * kUnit;
-  while (row < rows) {
-    const bool valid = at < left;
-    const unsigned char* source = from + row * row_bytes + (valid ? at : 0);
-    unsigned char* target = to + row * kStride + at;
-    if constexpr (kUnit == 1) {
-      *target = valid ? *source : 0;
-    } else {
-      copy_async<kUnit>(target, source, valid);
-    }
-    row += kRowStep;
-    at += kUnitStep * kUnit;
-    if (at >= kSegment) {
-      at -= kSegment;
-      ++row;
+  constexpr int kWarpBytes = 32 * kUnit;
+  const int lane_at = static_cast<int>(threadIdx.x) % 32 * kUnit;
+  const int existing = left < kSegment ? static_cast<int>(left) : kSegment;
+  for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += kBlockProductThreads / 32) {
+    const unsigned char* source = from + row * row_bytes;
+    unsigned char* target = to + row * kStride;
+#pragma unroll 1
+    for (int at = lane_at; at < kSegment; at += kWarpBytes) {
+      const bool exists = at < existing;
+      if constexpr (kUnit == 1) {
+        target[at] = exists ? source[at] : 0;
+      } else {
+        copy_async<kUnit>(target + at, source + (exists ? at : 0), exists);
+      }
     }
   }
 }
