@@ -8,3 +8,4 @@
 #include "ac4k.h"      // IWYU pragma: export
 #include "ops.hpp"     // IWYU pragma: export
 #include "tensor.hpp"  // IWYU pragma: export
+#include "w4a16.hpp"   // IWYU pragma: export

@@ -43,11 +43,13 @@ if TYPE_CHECKING:
         w4a16_unpack,
     )
     from ac4k.w4a16_import import w4a16_from_awq, w4a16_from_gptq, w4a16_load
+    from ac4k.w4a16_runner import W4A16Runner
 
 __version__: str = _native.C.__version__
 
 __all__ = [
     "QuantTensor",
+    "W4A16Runner",
     "__version__",
     "bench",
     "benchmark_kernel",
@@ -106,6 +108,7 @@ _LAZY = {
     "w4a16_pack": ("ac4k.w4a16", "w4a16_pack"),
     "w4a16_quantize": ("ac4k.w4a16", "w4a16_quantize"),
     "w4a16_unpack": ("ac4k.w4a16", "w4a16_unpack"),
+    "W4A16Runner": ("ac4k.w4a16_runner", "W4A16Runner"),
 }
 
 

@@ -15,12 +15,12 @@ namespace ac4k::cpu {
 namespace {
 
 // Up to this many tokens integer products are faster than widened weights; measured.
-int64_t most_few_tokens(Element element) {
+int64_t most_few_tokens(DType type) {
   switch (active_isa()) {
     case Isa::generic:
       return 1;
     case Isa::amx:
-      return element == kBF16 ? 4 : 8;
+      return type == DType::bf16 ? 4 : 8;
     default:
       return 8;
   }
@@ -60,12 +60,11 @@ void activate(LinearActivation activation, float* values, int64_t count) {
 Status run(const LinearProblem& problem) {
   // Infinities and NaN are for float32 alone.
   const PanelKernels& exact = *kernels().linear->exact;
-  const LinearPath path = problem.args.path;
+  LinearPath path = problem.args.path;
+  if (path == LinearPath::automatic) path = path_for(problem.args.type, problem.args.num_tokens);
   bool done = false;
   if (path == LinearPath::float32) return linear_many_tokens(problem, exact, &done);
-  if (path == LinearPath::few_tokens ||
-      (path == LinearPath::automatic &&
-       problem.args.num_tokens <= most_few_tokens(problem.element))) {
+  if (path == LinearPath::few_tokens) {
     const int64_t bytes = few_tokens_bytes(problem);
     char* memory = static_cast<char*>(workspace(static_cast<std::size_t>(bytes)));
     if (memory == nullptr) return no_memory(problem, bytes);
@@ -100,6 +99,10 @@ void write_run(const LinearProblem& problem, int64_t token, int64_t row, int64_t
     for (int64_t i = 0; i < count; ++i) sums[i] += residual[i];
   }
   convert.narrow(sums, problem.out(token, row), count);
+}
+
+LinearPath path_for(DType type, int64_t num_tokens) {
+  return num_tokens <= most_few_tokens(type) ? LinearPath::few_tokens : LinearPath::many_tokens;
 }
 
 Status linear(const LinearArgs& args) {

@@ -38,4 +38,7 @@ struct LinearArgs {
 // multiplies bf16, meet weights rounded to bf16. Results do not depend on the number of threads.
 Status linear(const LinearArgs& args);
 
+// What `automatic` stands for, with finite activations.
+LinearPath path_for(DType type, int64_t num_tokens);
+
 }  // namespace ac4k::cpu

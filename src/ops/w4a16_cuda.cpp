@@ -20,4 +20,11 @@ Status w4a16_on_cuda(const Call& call, const RowView& x, const W4A16Args& args) 
                                .out = args.out});
 }
 
+std::vector<std::string> w4a16_cuda_configs(int, DType, int64_t, int64_t, int64_t) {
+  return {"auto"};
+}
+
+// Blocks of a cluster add up in shared memory.
+int64_t w4a16_cuda_workspace(int, int64_t, int64_t, int64_t) { return 0; }
+
 }  // namespace ac4k

@@ -5,6 +5,7 @@
 #include "python/op_call.hpp"
 #include "python/tensor.hpp"
 #include "python/torch_guard.hpp"
+#include "python/w4a16.hpp"
 
 namespace ac4k::python {
 
@@ -186,6 +187,11 @@ PyMethodDef methods[] = {
     {"kernel_launch", kernel_launch, METH_VARARGS, nullptr},
     {"describe", describe, METH_O, nullptr},
     {"gguf_open", gguf_open, METH_O, nullptr},
+    {"w4a16_runner", w4a16_runner, METH_VARARGS, nullptr},
+    {"w4a16_configs", w4a16_configs, METH_VARARGS, nullptr},
+    {"w4a16_best_config", w4a16_best_config, METH_VARARGS, nullptr},
+    {"w4a16_workspace_size", w4a16_workspace_size, METH_VARARGS, nullptr},
+    {"w4a16_tune", w4a16_tune, METH_VARARGS, nullptr},
     {"calibrate_torch_guard", calibrate_torch_guard, METH_NOARGS, nullptr},
     {"set_torch_guard", set_torch_guard, METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr},

@@ -1,0 +1,152 @@
+"""`W4A16Runner`: products with 4-bit weights by a kernel of one's choice, timed and remembered."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from ac4k import _native
+from ac4k.quant_tensor import QuantTensor
+from ac4k.w4a16 import Activation, split_packed, w4_of, w4a16_linear
+
+Quant = Literal["per_channel", "group", "group_zeros"]
+
+_QUANTS: tuple[Quant, ...] = ("per_channel", "group", "group_zeros")
+_DEVICES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
+
+
+class Tuned(NamedTuple):
+    best: int
+    microseconds: list[float]  # of each config
+
+
+class W4A16Runner:
+    """Multiplies by packed 4-bit weights with a kernel that can be chosen.
+
+    dtype: of the activations, "float16" or "bfloat16".
+    quant: "per_channel" (one scale a row), "group" or "group_zeros".
+    device: "cpu", "cuda" or "cuda:1".
+
+    The same from C++ is `ac4k::W4A16Runner` in `ac4k/w4a16.hpp`, from C the functions of
+    `ac4k/w4a16.h`.
+
+    >>> runner = ac4k.W4A16Runner("bfloat16", "group")
+    >>> runner.configs(1, 4096, 4096)[0]
+    'auto'
+    >>> runner.workspace_size(1, 4096, 4096)
+    0
+    """
+
+    def __init__(self, dtype: Any, quant: Quant = "group", device: Any = "cpu") -> None:
+        name = str(dtype).removeprefix("torch.")
+        if name not in ("float16", "bfloat16"):
+            raise TypeError(
+                f"W4A16Runner: argument 'dtype': expected float16 or bfloat16, got {dtype!r}"
+            )
+        if quant not in _QUANTS:
+            raise ValueError(
+                f"W4A16Runner: argument 'quant': expected {', '.join(_QUANTS)}, got {quant!r}"
+            )
+        kind, _, number = str(device).partition(":")
+        if kind not in _DEVICES or not (number or "0").isdigit():
+            raise ValueError(
+                f"W4A16Runner: argument 'device': expected cpu, cuda or cuda:1, got {device!r}"
+            )
+        self.dtype, self.quant, self.device = name, quant, f"{kind}:{number}" if number else kind
+        self._handle = _native.C.w4a16_runner(
+            name == "bfloat16", _QUANTS.index(quant), _DEVICES[kind], int(number or 0)
+        )
+
+    def workspace_size(self, M: int, N: int, K: int) -> int:
+        """Bytes that a product needs besides its tensors."""
+        return _native.C.w4a16_workspace_size(self._handle, M, N, K)
+
+    def configs(self, M: int, N: int, K: int) -> list[str]:
+        """Names of the kernels that can multiply this size, by number; the first is "auto"."""
+        return _native.C.w4a16_configs(self._handle, M, N, K)
+
+    def best_config(self, M: int, N: int, K: int, group_size: int) -> int:
+        """The config for a size: as `tune` found here, now or earlier; else by table."""
+        return _native.C.w4a16_best_config(self._handle, M, N, K, group_size)
+
+    def gemm(
+        self,
+        x: Any,
+        packed: QuantTensor,
+        bias: Any = None,
+        alpha: float = 1.0,
+        *,
+        activation: Activation = "none",
+        residual: Any = None,
+        config: int | str | None = None,
+        out: Any = None,
+    ) -> Any:
+        """activation(alpha * x W^T + bias) + residual, as `w4a16_linear`.
+
+        config: a number or a name of `configs`; None asks `best_config`.
+        """
+        M, N, K, group_size = self._sizes("gemm", x, packed)
+        if config is None:
+            number = self.best_config(M, N, K, group_size)
+        elif isinstance(config, str):
+            names = self.configs(M, N, K)
+            if config not in names:
+                raise ValueError(
+                    f"W4A16Runner.gemm: argument 'config': expected one of {', '.join(names)}, "
+                    f"got {config!r}"
+                )
+            number = names.index(config)
+        else:
+            number = config
+        return w4a16_linear(
+            x,
+            packed,
+            bias,
+            alpha,
+            activation=activation,
+            residual=residual,
+            config=number,
+            out=out,
+        )
+
+    def tune(self, x: Any, packed: QuantTensor, seconds: float = 0.5) -> Tuned:
+        """Times every config on these tensors and keeps the fastest for `best_config`, in the
+        cache directory too: (number of the best, microseconds of each)."""
+        M, N, K, group_size = self._sizes("tune", x, packed)
+        # A result of x's kind and place, to be written again and again.
+        out = w4a16_linear(x, packed).reshape(M, N)
+        blocks, _ = split_packed(packed, w4_of("W4A16Runner.tune", packed))
+        rows = x.reshape(M, K)
+        rows = rows.contiguous() if hasattr(rows, "contiguous") else rows.copy(order="C")
+        described = [_native.C.describe(array) for array in (rows, blocks, out)]
+        a, b, c = (each[0] for each in described)
+        product = (a, b, int(blocks.nbytes), c, M, N, K, group_size)
+        return Tuned(*_native.C.w4a16_tune(self._handle, product, described[0][4], seconds))
+
+    def _sizes(self, function: str, x: Any, packed: Any) -> tuple[int, int, int, int]:
+        op = f"W4A16Runner.{function}"
+        fmt = w4_of(op, packed)
+        dtype = {"f16": "float16", "bf16": "bfloat16"}[fmt.dtype]
+        if dtype != self.dtype:
+            raise TypeError(
+                f"{op}: argument 'packed': expected scales of {self.dtype}, got {packed!r}"
+            )
+        N, K = (int(size) for size in packed.shape)
+        zeros = self.quant == "group_zeros"
+        if fmt.zeros != zeros or (self.quant == "per_channel" and fmt.group_size != K):
+            raise ValueError(
+                f"{op}: argument 'packed': expected weights quantised {self.quant}, got {packed!r}"
+            )
+        for name, array in (("x", x), ("packed", packed.raw)):
+            place = str(getattr(array, "device", "cpu"))
+            if place.partition(":")[0] != self.device.partition(":")[0]:
+                raise ValueError(
+                    f"{op}: argument '{name}': expected a tensor on {self.device}, "
+                    f"got one on {place}"
+                )
+        shape = tuple(getattr(x, "shape", ()))
+        if not shape or shape[-1] != K:
+            raise ValueError(f"{op}: argument 'x': expected [..., {K}], got {shape or type(x)}")
+        M = 1
+        for size in shape[:-1]:
+            M *= int(size)
+        return M, N, K, fmt.group_size

@@ -1,0 +1,116 @@
+"""W4A16Runner from Python: configs, tuning, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from test_w4a16 import NMSE, dense, nmse, random_weight
+
+import ac4k
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[Path]:
+    before = ac4k._C.get("cache_dir")
+    ac4k.set_cache_dir(str(tmp_path))
+    yield tmp_path
+    ac4k.set_cache_dir(before)
+
+
+def test_every_config_multiplies(device: str) -> None:
+    runner = ac4k.W4A16Runner(torch.bfloat16, "group", device)
+    given = random_weight(72, 512, 128)
+    packed = ac4k.w4a16_pack(*given).to(device)
+    for tokens in (1, 20):
+        names = runner.configs(tokens, 72, 512)
+        assert names[0] == "auto"
+        assert len(set(names)) == len(names)
+        x = torch.randn(tokens, 512).to(torch.bfloat16)
+        expected = x.double() @ dense(*given).T
+        for config in (None, *range(len(names)), *names):
+            got = runner.gemm(x.to(device), packed, config=config)
+            assert nmse(got, expected) < NMSE[torch.bfloat16]
+        assert 0 <= runner.best_config(tokens, 72, 512, 128) < len(names)
+        assert runner.workspace_size(tokens, 72, 512) >= 0
+
+
+def test_tuning_is_kept(cache: Path, device: str) -> None:
+    runner = ac4k.W4A16Runner("float16", "group_zeros", device)
+    given = random_weight(40, 192, 64, torch.float16, "integer")
+    packed = ac4k.w4a16_pack(*given).to(device)
+    x = torch.randn(3, 192).half().to(device)
+    tuned = runner.tune(x, packed, 0.02)
+    assert len(tuned.microseconds) == len(runner.configs(3, 40, 192))
+    assert tuned.microseconds[tuned.best] == min(tuned.microseconds)
+    assert runner.best_config(3, 40, 192, 64) == tuned.best
+    file = cache / "w4a16_tuned.tsv"
+    (line,) = file.read_text().splitlines()
+    key, name, _ = line.split("\t")
+    assert "g64 3x40x192" in key
+    assert name == runner.configs(3, 40, 192)[tuned.best]
+    # Another process reads it; lines that make no sense do not matter.
+    other = runner.configs(3, 40, 192)[-1]
+    file.write_text(f"nonsense\n\t\t\n{key}\t{other}\t1.0\n{key}")
+    code = (
+        f"import ac4k; r = ac4k.W4A16Runner('float16', 'group_zeros', {device!r}); "
+        "print(r.best_config(3, 40, 192, 64))"
+    )
+    environment = {"AC4K_CACHE_DIR": str(cache), "PATH": "", "HOME": str(cache)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(ran.stdout) == len(runner.configs(3, 40, 192)) - 1
+
+
+def test_refusals() -> None:
+    with pytest.raises(TypeError, match="W4A16Runner: argument 'dtype': expected float16"):
+        ac4k.W4A16Runner("float32")
+    with pytest.raises(ValueError, match="argument 'quant': expected per_channel"):
+        ac4k.W4A16Runner("float16", "tensor")
+    with pytest.raises(ValueError, match="argument 'device': expected cpu"):
+        ac4k.W4A16Runner("float16", "group", "tpu")
+    runner = ac4k.W4A16Runner("bfloat16", "group")
+    given = random_weight(8, 256, 64)
+    packed = ac4k.w4a16_pack(*given)
+    x = torch.randn(2, 256).to(torch.bfloat16)
+    for config in (-1, 99):
+        with pytest.raises(ValueError, match="argument 'config'"):
+            runner.gemm(x, packed, config=config)
+    with pytest.raises(ValueError, match=r"'config': expected one of auto, .* got 'fast'"):
+        runner.gemm(x, packed, config="fast")
+    with pytest.raises(TypeError, match=r"W4A16Runner\.gemm: argument 'packed': expected a Quant"):
+        runner.gemm(x, given[0])
+    with pytest.raises(ValueError, match=r"\.gemm: argument 'x': expected \[\.\.\., 256\]"):
+        runner.gemm(x[:, :64], packed)
+    with pytest.raises(TypeError, match="'packed': expected scales of bfloat16"):
+        runner.gemm(x.half(), ac4k.w4a16_pack(*random_weight(8, 256, 64, torch.float16)))
+    zeros = ac4k.w4a16_pack(*random_weight(8, 256, 64, zeros="integer"))
+    with pytest.raises(ValueError, match="'packed': expected weights quantised group, got"):
+        runner.gemm(x, zeros)
+    with pytest.raises(ValueError, match="expected weights quantised group_zeros"):
+        ac4k.W4A16Runner("bfloat16", "group_zeros").gemm(x, packed)
+    with pytest.raises(ValueError, match="expected weights quantised per_channel"):
+        ac4k.W4A16Runner("bfloat16", "per_channel").gemm(x, packed)
+    with pytest.raises(ValueError, match="'x': expected a tensor on cpu, got one on meta"):
+        runner.gemm(x.to("meta"), packed)
+    with pytest.raises(ValueError, match="argument 'group_size': expected a divisor of K = 256"):
+        runner.best_config(1, 8, 256, 48)
+    with pytest.raises(ValueError, match="argument 'M': expected a size"):
+        runner.configs(-1, 8, 256)
+    with pytest.raises(ValueError, match="argument 'seconds'"):
+        runner.tune(x, packed, float("nan"))
+
+
+def test_numpy_and_per_channel() -> None:
+    runner = ac4k.W4A16Runner("float16", "per_channel")
+    q, scales, _ = random_weight(5, 200, 200, torch.float16)
+    packed = ac4k.w4a16_pack(q.numpy(), scales.numpy())
+    x = np.ones((2, 200), np.float16)
+    got = runner.gemm(x, packed, alpha=0.5)
+    assert np.allclose(got, 0.5 * dense(q, scales, None).sum(1).numpy(), rtol=2e-3, atol=2e-2)
