@@ -19,6 +19,7 @@ from ac4k.bench.command import parse_shape
 from ac4k.bench.engine import Candidate, measure, set_count
 from ac4k.bench.inputs import make_arguments, op_named
 from ac4k.bench.overhead import measure_paths
+from ac4k.bench.report import print_configs
 from ac4k.bench.roofline import stream_sizes
 from ac4k.bench.runner import rows_of, run_row
 from ac4k.bench.settings import Settings
@@ -397,3 +398,18 @@ def test_call_overhead_without_the_peer(capsys):
     text = capsys.readouterr().out
     assert "ac4k._C" in text
     assert "absent: pybind11 extension" in text
+
+
+def test_all_configs_are_timed_beside_the_recommended_one(capsys):
+    tiny = Tiny(device="cpu", quick=True, peers=("eager",), all_configs=True)
+    case = case_of("w4a16_gemm")
+    assert [case.name for case in cases_named(["w4a16"])] == ["w4a16_gemm"]
+    result = run_row(rows_of(case, tiny)[0], arrays_on("cpu"), tiny)
+    assert {"dense", "tinygemm"} <= set(result.peers.present)
+    block = json.loads(json.dumps(result.to_dict()))["configs"]
+    names = ac4k.W4A16Runner("bfloat16").configs(3, 80, 256)
+    assert list(block["cold_us"]) == names
+    assert block["recommended"] in names
+    assert block["over_the_fastest"] >= 1
+    print_configs([result])
+    assert "geometric mean" in capsys.readouterr().out

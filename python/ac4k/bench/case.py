@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .inputs import Arguments, Sizes, make_arguments
 
@@ -31,6 +31,13 @@ def last_dim(shape: Shape) -> Sizes:
 def all_dims(shape: Shape) -> Sizes:
     """For tensors of [...]."""
     return {"...": shape}
+
+
+class Configs(NamedTuple):
+    """Kernels that an op can be told to use by its option `config`, and the one it recommends."""
+
+    names: list[str]
+    best: int
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,8 @@ class Case:
     # weights' rows and columns), and the weights' format where no option `fmt` says it.
     tokens_at: int | None = None
     fmt: str | None = None
+    # For --all-configs: from a shape, a dtype, options and a device.
+    configs: Callable[[Shape, DType, Mapping[str, Any], str], Configs] | None = None
 
     @property
     def name(self) -> str:
@@ -99,7 +108,7 @@ def all_cases() -> dict[str, Case | Special]:
 
 def cases_named(names: Sequence[str]) -> list[Case | Special]:
     """The cases of these names; all of them when there is none. "memory": every op that is bound by
-    memory, but for the roofline itself. "gguf": products with GGUF weights."""
+    memory, but for the roofline itself. "gguf" and "w4a16": products with such weights."""
     known = all_cases()
     memory = [
         case.name
@@ -107,7 +116,11 @@ def cases_named(names: Sequence[str]) -> list[Case | Special]:
         if isinstance(case, Case) and case.flops is None and case.op != "stream_bytes"
     ]
     gguf = ("quant_linear", "gemm_q")  # what `ac4k bench gguf` measures
-    groups = {"memory": memory, "gguf": [name for name in known if name.startswith(gguf)]}
+    groups = {
+        "memory": memory,
+        "gguf": [name for name in known if name.startswith(gguf)],
+        "w4a16": ["w4a16_gemm"],
+    }
     found: dict[str, Case | Special] = {}
     for name in names or known:
         if name not in known and name not in groups:

@@ -22,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help="cases, 'memory' for all memory-bound ones, 'gguf' for products; default: all",
+        help="cases, 'memory' for all memory-bound ones, 'gguf' and 'w4a16' for products; "
+        "default: all",
     )
     parser.add_argument(
         "--dtype",
@@ -67,6 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="comma list of eager, inductor; 'none' for no peers",
     )
+    parser.add_argument(
+        "--all-configs",
+        action="store_true",
+        help="w4a16: every config one by one, and how far the recommended one is from the best",
+    )
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of ac4k and torch")
     parser.add_argument(
         "--seconds", type=float, metavar="S", help="time for one row of the table (default 6)"
@@ -86,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     from .arrays import arrays_on, devices, dtype_named
     from .case import Case, Special, cases_named
     from .check import WrongResultError
-    from .report import json_report, print_results, write_json
+    from .report import json_report, print_configs, print_results, write_json
     from .runner import rows_of, run_row
     from .settings import PEERS, Settings
 
@@ -103,6 +109,7 @@ def run(options: argparse.Namespace) -> int:
         tokens=_token_counts(options.tokens),
         matrices=tuple(_matrix(text) for text in options.matrix),
         peers=peers,
+        all_configs=options.all_configs,
         quick=options.quick,
         seconds=options.seconds,
     )
@@ -135,6 +142,7 @@ def run(options: argparse.Namespace) -> int:
     as_json = options.json == "-"
     if not as_json:
         print_results(results)
+        print_configs(results)
     specials = {case.name: case.run(settings) for case in chosen if isinstance(case, Special)}
     if not as_json:
         for case in chosen:

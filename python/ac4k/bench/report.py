@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,42 @@ def print_results(results: Sequence[Result]) -> None:
         sections=sections,
         caption=_caption(results),
     )
+
+
+def print_configs(results: Sequence[Result]) -> None:
+    """Where --all-configs was given: the fastest config of each row and the recommended one."""
+    results = [result for result in results if result.configs is not None]
+    if not results:
+        return
+    rows: list[list[Cell]] = []
+    overs: list[float] = []
+    for result in results:
+        assert result.configs is not None
+        names, best = result.configs
+        times = result.config_us()
+        fastest = times.index(min(times))
+        overs.append(times[best] / times[fastest])
+        rows.append(
+            [
+                f"{result.row.title} {result.row.dtype.name}",
+                result.row.shape_text,
+                str(len(names)),
+                f"{names[fastest]} {format_us(times[fastest])}",
+                f"{names[best]} {format_us(times[best])}",
+                (f"{overs[-1]:.3f}", "green" if overs[-1] <= 1.05 else "red"),
+            ]
+        )
+    mean = math.exp(sum(map(math.log, overs)) / len(overs))
+    columns = [
+        Column("op", style="bold"),
+        Column("shape"),
+        Column("configs", right=True),
+        Column("fastest"),
+        Column("best_config"),
+        Column("over the fastest", right=True),
+    ]
+    caption = f"best_config takes {mean:.3f} times the fastest config's time (geometric mean), cold"
+    print_table("configs", columns, rows, caption=caption)
 
 
 def _caption(results: Sequence[Result]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..timing import Timing
 from .arrays import Arrays, DType
-from .case import Case, Shape, arguments_of, traffic_of
+from .case import Case, Configs, Shape, arguments_of, traffic_of
 from .check import Check, WrongResultError, check
 from .engine import Candidate, measure, set_count
 from .inputs import Arguments, Sizes, op_named
@@ -64,6 +64,7 @@ class Result:
     roofline_us: dict[str, float] = field(default_factory=dict)
     bound: str | None = None  # "memory" or "matmul"
     outside: list[str] = field(default_factory=list)  # peers that time themselves
+    configs: Configs | None = None  # whose timings are by config_name()
 
     @property
     def all_peers(self) -> list[str]:
@@ -83,6 +84,11 @@ class Result:
             return None
         mode = mode or ("cold" if "cold" in theirs else "hot")
         return theirs[mode].median / ours[mode].median
+
+    def config_us(self) -> list[float]:
+        """Cold time of every config."""
+        count = len(self.configs.names) if self.configs is not None else 0
+        return [self.timings[config_name(i)]["cold"].median for i in range(count)]
 
     def add_peer(self, name: str, timing: Timing) -> None:
         """One that was timed elsewhere, with the same buffers each time."""
@@ -123,7 +129,25 @@ class Result:
                 for by_mode in (self.timings[peer],)
             },
             "absent": self.peers.absent,
+            **self._configs_dict(),
         }
+
+    def _configs_dict(self) -> dict[str, Any]:
+        if self.configs is None:
+            return {}
+        times = self.config_us()
+        names, best = self.configs
+        return {
+            "configs": {
+                "cold_us": dict(zip(names, times, strict=True)),
+                "recommended": names[best],
+                "over_the_fastest": times[best] / min(times),
+            }
+        }
+
+
+def config_name(number: int) -> str:
+    return f"config {number}"
 
 
 def rows_of(case: Case, settings: Settings) -> list[Row]:
@@ -168,6 +192,8 @@ def run_row(row: Row, arrays: Arrays, settings: Settings) -> Result:
         sets=count,
         peers=find_peers(case, first, settings),
     )
+    if settings.all_configs and case.configs is not None:
+        result.configs = case.configs(row.shape, row.dtype, row.variant, settings.device)
     candidates = _candidates(op["name"], sets, result, arrays, settings)
     for name, timing in measure(candidates, settings).items():
         who, mode = name.rsplit("/", 1)
@@ -197,6 +223,9 @@ def _candidates(
     def allocating(arguments: Arguments) -> Callable[[], Any]:
         return lambda: fn(*arguments.args, **arguments.options)
 
+    def with_config(arguments: Arguments, number: int) -> Callable[[], Any]:
+        return lambda: fn(*arguments.args, **arguments.options, config=number, out=arguments.out)
+
     def peer_call(peer: Callable[..., Any], arguments: Arguments) -> Callable[[], Any]:
         return lambda: peer(*arguments.args, **arguments.options)
 
@@ -215,6 +244,9 @@ def _candidates(
         add(ROOFLINE, stream_calls(*traffic, arrays, settings), ours=True)
     if not on_gpu and result.peers.present:
         add(OURS_ALLOCATING, [allocating(arguments) for arguments in sets], ours=False)
+    for number in range(len(result.configs.names) if result.configs is not None else 0):
+        calls = [with_config(arguments, number) for arguments in sets]
+        found[f"{config_name(number)}/cold"] = Candidate(calls)
     for name, peer in result.peers.present.items():
         add(name, [peer_call(peer, arguments) for arguments in sets], ours=False)
     return found

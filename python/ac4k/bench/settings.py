@@ -23,6 +23,7 @@ class Settings:
     tokens: tuple[int, ...] = ()
     matrices: tuple[Shape, ...] = ()
     peers: tuple[str, ...] = PEERS
+    all_configs: bool = False
     quick: bool = False
     seconds: float | None = None  # for one row of the table
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from ..arrays import Arrays, DType
-from ..case import Case, Shape
+from ..case import Case, Configs, Shape
+from ..engine import set_count
 from ..inputs import Sizes
+from ..settings import Settings
 from .gguf import dense_weights
 
 if TYPE_CHECKING:
@@ -38,11 +42,58 @@ def _dense_linear(x: Tensor, packed: Tensor, **options: Any) -> Tensor:
     return x @ dense.T
 
 
+@lru_cache(maxsize=1)
+def _tinygemm_weights(
+    rows: int, columns: int, group: int, dtype: Any, device: Any
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Weights, scales and zero points as PyTorch's own 4-bit product takes them; in turn, past the
+    last cache as ours."""
+    import torch
+
+    scales = torch.ones(columns // group, rows, 2, dtype=dtype, device=device)
+    if device.type == "cuda":
+        pairs = torch.randint(0, 256, (rows, columns // 2), dtype=torch.uint8, device=device)
+        packed = torch.ops.aten._convert_weight_to_int4pack(pairs, 8)
+    else:
+        codes = torch.randint(0, 16, (rows, columns), dtype=torch.int32)
+        packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 2)
+    size = packed.nbytes + scales.nbytes
+    count = min(64, set_count(size, Settings(device=device.type).rotation_bytes))
+    return cycle([(packed.clone(), scales.clone()) for _ in range(count)])
+
+
+def _tinygemm(x: Tensor, packed: Tensor, **options: Any) -> Tensor:
+    """PyTorch's own product with 4-bit weights; on a GPU it has bfloat16 only."""
+    import torch
+
+    group = _group_of(options)
+    weight, scales = next(_tinygemm_weights(options["N"], x.shape[-1], group, x.dtype, x.device))
+    cpu = x.device.type == "cpu"
+    aten = torch.ops.aten
+    product = aten._weight_int4pack_mm_for_cpu if cpu else aten._weight_int4pack_mm
+    result: Tensor = product(x, weight, group, scales)
+    return result
+
+
+def _group_of(options: Mapping[str, Any]) -> int:
+    return int(options["layout"].removeprefix("g").removesuffix("z"))
+
+
+def _configs(shape: Shape, dtype: DType, options: Mapping[str, Any], device: str) -> Configs:
+    import ac4k
+
+    quant: Any = "group_zeros" if options["layout"].endswith("z") else "group"
+    runner = ac4k.W4A16Runner(dtype.torch, quant, device)
+    tokens, rows, columns = shape
+    best = runner.best_config(tokens, rows, columns, _group_of(options))
+    return Configs(runner.configs(tokens, rows, columns), best)
+
+
 _GEMM = Case(
     op="w4a16_gemm",
     shapes=tuple((tokens, *shape) for shape in _SHAPES for tokens in _TOKENS),
     cpu_shapes=tuple((tokens, 4096, 4096) for tokens in (1, 4, 16, 512)),
-    quick_shapes=((3, 72, 256), (33, 72, 256)),
+    quick_shapes=((3, 80, 256), (33, 80, 256)),
     dtypes=("bf16", "f16"),
     sizes=_sizes,
     shape_text="TOKENSxNxK",
@@ -50,9 +101,13 @@ _GEMM = Case(
     torch_fn=_dense_linear,
     torch_is_reference=False,
     torch_name="cuBLAS",
+    cpu_torch_name="dense",
+    torch_peers={"tinygemm": _tinygemm},
     flops=lambda shape: 2.0 * math.prod(shape),
     given=_weight,
     compile=False,
+    tokens_at=0,
+    configs=_configs,
 )
 
 
