@@ -68,6 +68,28 @@ void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t 
   }
 }
 
+// Deals out tiles in runs that get shorter: kernels fetch what lies behind the tile they read,
+// which is for the same thread to use but at the end of a run; the last runs are single tiles, so
+// that threads end together.
+class TileRuns {
+ public:
+  TileRuns(int64_t tiles, int threads) : tiles_(tiles), threads_(threads) {}
+  bool take(int64_t* first, int64_t* last) {
+    int64_t begin = next_.load(std::memory_order_relaxed), end;
+    do {
+      if (begin >= tiles_) return false;
+      end = begin + std::max<int64_t>(1, (tiles_ - begin) / (2 * threads_));
+    } while (!next_.compare_exchange_weak(begin, end, std::memory_order_relaxed));
+    *first = begin;
+    *last = end;
+    return true;
+  }
+
+ private:
+  const int64_t tiles_, threads_;
+  std::atomic<int64_t> next_{0};
+};
+
 }  // namespace
 
 int64_t few_tokens_bytes(const LinearProblem& p) {
@@ -83,12 +105,10 @@ Status linear_few_tokens(const LinearProblem& p, char* memory, bool* done) {
   const double bytes = static_cast<double>(tiles) * static_cast<double>(p.tile_bytes());
   const int threads =
       static_cast<int>(std::min<int64_t>(threads_for(bytes, kBytesPerThread), tiles));
-  std::atomic<int64_t> next{0};
+  TileRuns runs(tiles, threads);
   run_threads(threads, [&](int) {
-    for (;;) {
-      const int64_t tile = next.fetch_add(1, std::memory_order_relaxed);
-      if (tile >= tiles) return;
-      multiply_tile(p, kernel, tile, groups);
+    for (int64_t tile, last; runs.take(&tile, &last);) {
+      for (; tile < last; ++tile) multiply_tile(p, kernel, tile, groups);
     }
   });
   return AC4K_OK;

@@ -8,6 +8,7 @@
 namespace ac4k::cpu::avx2 {
 
 struct Quad {
+  static constexpr bool kFourBlocks = false;  // are scales of four short blocks taken together?
   struct Codes {
     __m256i v[2];
     friend AC4K_INLINE Codes operator|(Codes a, Codes b) {
@@ -51,37 +52,47 @@ struct Quad {
       return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
     });
   }
-  static AC4K_INLINE Codes times_16(Codes codes) {
-    return each(codes, [](__m256i v) { return _mm256_slli_epi16(v, 4); });
+  static AC4K_INLINE Codes high_nibbles_times_16(Codes both) {
+    return each(both, [](__m256i v) { return _mm256_and_si256(v, _mm256_set1_epi8(-16)); });
   }
   static AC4K_INLINE void pairs(const uint8_t* p, Codes (&codes)[2]) {
     const __m256i three = _mm256_set1_epi8(3);
-    const __m256i order =
-        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 2, 2, 1, 1, 3, 3, 4, 4, 6, 6, 5, 5, 7, 7));
     for (int half = 0; half < 2; ++half) {
-      const __m256i sixteen = _mm256_broadcastsi128_si256(load_128(p + 16 * half));
-      const __m256i eights = _mm256_permute4x64_epi64(sixteen, 0x50);  // 0 0 1 1
-      const __m256i twice = _mm256_shuffle_epi8(eights, order);
-      const __m256i both =
-          _mm256_blendv_epi8(_mm256_srli_epi16(twice, 4), twice, _mm256_set1_epi16(0xff));
+      const __m256i both = both_pairs(p + 16 * half);
       codes[0].v[half] = _mm256_and_si256(both, three);
       codes[1].v[half] = _mm256_and_si256(_mm256_srli_epi16(both, 2), three);
     }
   }
-  template <int kPosition>
-  static AC4K_INLINE void bits(const uint8_t* p, Codes (&codes)[2]) {
-    const __m256i wanted = _mm256_set1_epi8(1 << kPosition);
-    const __m256i steps = _mm256_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12);
+  static AC4K_INLINE void pairs_in_place(const uint8_t* p, Codes (&codes)[2]) {
     for (int half = 0; half < 2; ++half) {
-      int32_t pair[2];
-      __builtin_memcpy(pair, p + 8 * half, 8);
-      const __m256i words = _mm256_setr_m128i(_mm_set1_epi32(pair[0]), _mm_set1_epi32(pair[1]));
-      const __m256i fours = _mm256_srlv_epi32(words, steps);
-      const __m256i both =
-          _mm256_blendv_epi8(_mm256_slli_epi16(fours, kPosition + 6),
-                             _mm256_slli_epi16(fours, kPosition), _mm256_set1_epi16(0xff));
-      codes[0].v[half] = _mm256_and_si256(both, wanted);
-      codes[1].v[half] = _mm256_and_si256(_mm256_srli_epi16(both, 1), wanted);
+      const __m256i both = both_pairs(p + 16 * half);
+      codes[0].v[half] = _mm256_and_si256(both, _mm256_set1_epi8(3));
+      codes[1].v[half] = _mm256_and_si256(both, _mm256_set1_epi8(12));
+    }
+  }
+  static AC4K_INLINE void add_pairs_times_16(const uint8_t* p, Codes (&codes)[2]) {
+    const __m256i wanted = _mm256_set1_epi8(0x30);
+    for (int half = 0; half < 2; ++half) {
+      const __m256i both = both_pairs(p + 16 * half);
+      codes[0].v[half] =
+          _mm256_or_si256(codes[0].v[half], _mm256_and_si256(_mm256_slli_epi16(both, 4), wanted));
+      codes[1].v[half] =
+          _mm256_or_si256(codes[1].v[half], _mm256_and_si256(_mm256_slli_epi16(both, 2), wanted));
+    }
+  }
+  template <int kPosition, int kSecond>
+  static AC4K_INLINE void add_bits(const uint8_t* p, Codes (&codes)[2]) {
+    // The byte that has its bit, for each byte of codes; then one bit of it is tested.
+    const __m256i all = _mm256_broadcastsi128_si256(load_128(p));
+    const __m256i tested[2] = {_mm256_set1_epi64x(0x4010401004010401),
+                               _mm256_set1_epi64x(static_cast<int64_t>(0x8020802008020802))};
+    const __m256i added[2] = {_mm256_set1_epi8(1 << kPosition), _mm256_set1_epi8(1 << kSecond)};
+    for (int half = 0; half < 2; ++half) {
+      const __m256i bytes = _mm256_shuffle_epi8(all, load_256(kBitBytes.v + 32 * half));
+      for (int row = 0; row < 2; ++row) {
+        const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, tested[row]), tested[row]);
+        codes[row].v[half] = _mm256_or_si256(codes[row].v[half], _mm256_and_si256(set, added[row]));
+      }
     }
   }
   static AC4K_INLINE void bytes(const uint8_t* first, const uint8_t* second, Codes (&codes)[2]) {
@@ -97,8 +108,15 @@ struct Quad {
     return each(codes, [values](__m256i v) { return _mm256_shuffle_epi8(values, v); });
   }
 
-  static AC4K_INLINE Lanes half(const uint8_t* p) { return Lanes::broadcast(half_at(p)); }
-  static AC4K_INLINE Lanes minus_half(const uint8_t* p) { return Lanes::broadcast(-half_at(p)); }
+  static AC4K_INLINE void two_halves(const uint8_t* first, const uint8_t* second, Lanes (&d)[2]) {
+    d[0] = Lanes::broadcast(half_at(first));
+    d[1] = Lanes::broadcast(half_at(second));
+  }
+  static AC4K_INLINE void two_minus_halves(const uint8_t* first, const uint8_t* second,
+                                           Lanes (&d)[2]) {
+    d[0] = Lanes::broadcast(-half_at(first));
+    d[1] = Lanes::broadcast(-half_at(second));
+  }
   static AC4K_INLINE void half_pairs(const uint8_t* p, Lanes (&s)[2]) {
     const __m128i all = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
     s[0] = repeat_halves(all, _mm_setr_epi8(0, 1, 0, 1, 2, 3, 2, 3, 0, 1, 0, 1, 2, 3, 2, 3));
@@ -130,14 +148,17 @@ struct Quad {
     }
   }
   static AC4K_INLINE void exponents(const uint8_t* p, Lanes (&s)[2]) {
-    for (int i = 0; i < 2; ++i) {
-      alignas(16) float four[4];
-      for (int lane = 0; lane < 4; ++lane) {
-        const uint32_t e = p[2 * i + lane / 2];
-        four[lane] = bits_to_f32(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-      }
-      s[i] = Lanes::load_four(four);
-    }
+    int32_t bytes;
+    __builtin_memcpy(&bytes, p, 4);
+    const __m128i e = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(bytes));
+    const __m128i normal = _mm_slli_epi32(_mm_sub_epi32(e, _mm_set1_epi32(1)), 23);
+    const __m128i tiny = _mm_sllv_epi32(_mm_set1_epi32(0x00200000), e);
+    const __m128i values = _mm_blendv_epi8(normal, tiny, _mm_cmplt_epi32(e, _mm_set1_epi32(2)));
+    alignas(16) float four[4];
+    _mm_store_ps(four, _mm_castsi128_ps(_mm_unpacklo_epi32(values, values)));
+    s[0] = Lanes::load_four(four);
+    _mm_store_ps(four, _mm_castsi128_ps(_mm_unpackhi_epi32(values, values)));
+    s[1] = Lanes::load_four(four);
   }
   static AC4K_INLINE void half_ue4m3(const uint8_t* p, Lanes (&s)[2]) {
     for (int i = 0; i < 2; ++i) {
@@ -186,6 +207,12 @@ struct Quad {
     }
     return r;
   }
+  static AC4K_INLINE Lanes low_nibbles_of_bytes(const uint8_t* p) {
+    return wide_bytes(_mm_and_si128(load_128(p), _mm_set1_epi8(15)));
+  }
+  static AC4K_INLINE Lanes high_nibbles_of_bytes(const uint8_t* p) {
+    return wide_bytes(_mm_and_si128(_mm_srli_epi16(load_128(p), 4), _mm_set1_epi8(15)));
+  }
   static AC4K_INLINE Lanes signed_bytes(const uint8_t* p) {
     const __m128i all = load_128(p);
     return {{_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(all)),
@@ -230,6 +257,30 @@ struct Quad {
   }
 
  private:
+  // For each byte of codes the byte of a 1-bit plane that has its bit.
+  struct alignas(32) BytePattern {
+    uint8_t v[64];
+  };
+  static constexpr BytePattern kBitBytes = [] {
+    BytePattern pattern{};
+    for (int i = 0; i < 64; ++i) {
+      pattern.v[i] = static_cast<uint8_t>(4 * (i / 16) + 2 * (i % 4 / 2) + i / 4 % 4 / 2);
+    }
+    return pattern;
+  }();
+  // Fields of 2 bits of both rows in the low nibble of every byte, from 16 bytes of their plane.
+  static AC4K_INLINE __m256i both_pairs(const uint8_t* p) {
+    const __m256i order =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 0, 2, 2, 1, 1, 3, 3, 4, 4, 6, 6, 5, 5, 7, 7));
+    const __m256i sixteen = _mm256_broadcastsi128_si256(load_128(p));
+    const __m256i eights = _mm256_permute4x64_epi64(sixteen, 0x50);  // 0 0 1 1
+    const __m256i twice = _mm256_shuffle_epi8(eights, order);
+    return _mm256_blendv_epi8(_mm256_srli_epi16(twice, 4), twice, _mm256_set1_epi16(0xff));
+  }
+  static AC4K_INLINE Lanes wide_bytes(__m128i bytes) {
+    return {{_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)),
+             _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))}};
+  }
   template <class Function>
   static AC4K_INLINE Codes each(Codes codes, Function function) {
     return {{function(codes.v[0]), function(codes.v[1])}};

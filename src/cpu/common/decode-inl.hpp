@@ -8,46 +8,74 @@
 namespace ac4k::cpu {
 namespace {
 
+// Does the level multiply by scales of 256 columns at a time, four short blocks being one long one?
+template <class Q, class Format>
+constexpr bool kWholeGroups = Format::kLong || (Format::kFourScales && Q::kFourBlocks);
+
 // The offset of codes, or how often a minimum counts: by what sums of activations are multiplied.
-// Lanes of short formats repeat each scale four times.
-template <class Format>
+// Lanes of short blocks repeat each scale four times.
+template <class Q, class Format>
 constexpr float sum_factor() {
   const float factor = Format::kHasMinimum ? 1.0f : -Format::kOffset;
-  return Format::kLong ? factor : factor / 4;
+  return kWholeGroups<Q, Format> ? factor : factor / 4;
 }
-#define AC4K_SUM_FACTOR(Format) sum_factor<Format>()
-constexpr float kSumFactors[] = {AC4K_FORMAT_POLICIES(AC4K_SUM_FACTOR)};
+#define AC4K_SUM_FACTOR(Format) \
+  {sum_factor<Q, Format>(), sum_factor<Q, Format>() * Format::kSecondUnit}
+template <class Q>
+constexpr float kSumFactors[][2] = {AC4K_FORMAT_POLICIES(AC4K_SUM_FACTOR)};
 #undef AC4K_SUM_FACTOR
 
-template <class Q>
-bool prepare_group(const float* x, WeightFormat format, ActivationGroup* group) {
+constexpr float kSmallestActivation = 0x1p-100f;  // that keeps its digits
+
+// 256 numbers in steps of the result; 0 when one of them is not finite.
+inline float to_fixed_point(const float* x, int16_t (&fixed)[kGroupColumns]) {
   constexpr float kLargest = 32639;  // 127 * 256 + 127: high and low bytes both fit
-  constexpr float kSmallest = 0x1p-100f;
-  float largest = kSmallest, check = 0;
-  for (int i = 0; i < kGroupColumns; ++i) {
-    const float magnitude = __builtin_fabsf(x[i]);
-    largest = magnitude > largest ? magnitude : largest;
-    check += x[i] * 0.0f;
-  }
-  if (check != 0) return false;  // NaN
+  // As integers, which are in the same order and which a compiler compares many at a time.
+  constexpr uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
+  uint32_t bits[kGroupColumns];
+  __builtin_memcpy(bits, x, sizeof bits);
+  uint32_t most = 0;
+  for (const uint32_t each : bits) most = most < (each & kMagnitude) ? each & kMagnitude : most;
+  if (most >= kInfinity) return 0;
+  float largest;
+  __builtin_memcpy(&largest, &most, sizeof largest);
+  if (largest < kSmallestActivation) largest = kSmallestActivation;
   const float inverse = kLargest / largest;
-  int16_t fixed[kGroupColumns];
   for (int i = 0; i < kGroupColumns; ++i) {
     const float scaled = x[i] * inverse;
     fixed[i] =
         static_cast<int16_t>(static_cast<int32_t>(scaled + __builtin_copysignf(0.5f, scaled)));
   }
-  const float factor = kSumFactors[static_cast<int>(format)];
+  return largest / kLargest;
+}
+
+template <class Q>
+bool prepare_group(const float* x, WeightFormat format, ActivationGroup* group) {
+  int16_t fixed[kGroupColumns];
+  group->scale = to_fixed_point(x, fixed);
+  if (group->scale == 0) return false;
+  const auto& factors = kSumFactors<Q>[static_cast<int>(format)];
   for (int i = 0; i < 16; ++i) {
     int32_t sum = 0;
     for (int k = 0; k < 16; ++k) sum += fixed[16 * i + k];
-    group->sums[i] = static_cast<float>(sum) * factor;
+    for (int row = 0; row < 2; ++row) {
+      group->sums[row][i] = static_cast<float>(sum) * factors[row];
+    }
   }
-  group->scale = largest / kLargest;
   const bool in_order = bytes_in_order(format);
   for (int j = 0; j < 4; ++j) {
     int16_t ordered[64];
-    for (int i = 0; i < 64; ++i) ordered[i] = fixed[64 * j + quad_column(in_order, i / 4, i % 4)];
+    for (int lane = 0; lane < 16; ++lane) {
+      // Two columns side by side, twice: quad_column without its table.
+      const int column = 64 * j + quad_column(in_order, lane, 0);
+      uint64_t first = 0, second = 0;
+      __builtin_memcpy(&first, fixed + column, 4);
+      __builtin_memcpy(&second, fixed + column + 8, 4);
+      const uint64_t four = in_order ? first | second << 32
+                                     : (first & 0xffff) | (second & 0xffff) << 16 |
+                                           (first >> 16) << 32 | (second >> 16) << 48;
+      __builtin_memcpy(ordered + 4 * lane, &four, 8);
+    }
     Q::store_planes(ordered, group->planes[j]);
   }
   return true;
@@ -60,13 +88,14 @@ struct QuadSums {
   Lanes sums[2][kTokens];
 
   template <int kSubBlock>
-  AC4K_INLINE void add_long(const uint8_t* block, int quad, const Lanes (&scales)[2],
+  AC4K_INLINE void add_part(const uint8_t* blocks, int quad, const float (&scales)[2][16],
                             const ActivationGroup* const (&x)[kTokens]) {
     Codes codes[2];
-    Format::template codes<Q>(block, kSubBlock, quad, codes);
+    const uint8_t* block = blocks + kSubBlock / Format::kSubBlocks * Format::kBlockBytes;
+    codes_of<Q, Format>(block, kSubBlock % Format::kSubBlocks, quad, codes);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-      const Lanes scale = Q::template spread<kSubBlock>(scales[i]);
+      const Lanes scale = Lanes::load_four(scales[i] + 4 * kSubBlock);
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
         sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[kSubBlock]), scale, sums[i][t]);
@@ -74,24 +103,27 @@ struct QuadSums {
     }
   }
 
-  AC4K_INLINE void add_group(const uint8_t* block, int, int quad,
+  AC4K_INLINE void add_group(const uint8_t* blocks, int quad,
                              const ActivationGroup* const (&x)[kTokens])
-    requires(Format::kLong)
+    requires(kWholeGroups<Q, Format>)
   {
     Lanes scales[2], minimums[2];
-    Format::template scales<Q>(block, quad, scales);
-    if constexpr (Format::kHasMinimum) Format::template minimums<Q>(block, quad, minimums);
+    group_scales<Q, Format>(blocks, quad, scales, minimums);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
-        sums[i][t] = (Format::kHasMinimum ? minimums[i] : scales[i]) * Lanes::load(x[t]->sums);
+        sums[i][t] = (Format::kHasMinimum ? minimums[i] : scales[i]) * Lanes::load(x[t]->sums[i]);
       }
     }
-    add_long<0>(block, quad, scales, x);
-    add_long<1>(block, quad, scales, x);
-    add_long<2>(block, quad, scales, x);
-    add_long<3>(block, quad, scales, x);
+    // Through memory: a load repeats four numbers for nothing, a shuffle does not.
+    alignas(64) float stored[2][16];
+    scales[0].store(stored[0]);
+    scales[1].store(stored[1]);
+    add_part<0>(blocks, quad, stored, x);
+    add_part<1>(blocks, quad, stored, x);
+    add_part<2>(blocks, quad, stored, x);
+    add_part<3>(blocks, quad, stored, x);
   }
 
   // Sub-blocks `first` and on of the group: one block.
@@ -103,12 +135,12 @@ struct QuadSums {
 #pragma GCC unroll 2
     for (int j = 0; j < Format::kSubBlocks; ++j) {
       Codes codes[2];
-      Format::template codes<Q>(block, j, quad, codes);
+      codes_of<Q, Format>(block, j, quad, codes);
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
-          const Lanes sum = Lanes::load_four(x[t]->sums + 4 * (first + j));
+          const Lanes sum = Lanes::load_four(x[t]->sums[i] + 4 * (first + j));
           sums[i][t] = fma(Format::kHasMinimum ? minimums[i] : scales[i], sum, sums[i][t]);
           sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[first + j]), scales[i], sums[i][t]);
         }
@@ -116,9 +148,9 @@ struct QuadSums {
     }
   }
 
-  AC4K_INLINE void add_group(const uint8_t* block, int num_blocks, int quad,
+  AC4K_INLINE void add_group(const uint8_t* blocks, int quad,
                              const ActivationGroup* const (&x)[kTokens])
-    requires(!Format::kLong)
+    requires(!kWholeGroups<Q, Format>)
   {
     constexpr int kSubBlocks = Format::kSubBlocks, kGroupBlocks = 4 / kSubBlocks;
 #pragma GCC unroll 2
@@ -126,17 +158,45 @@ struct QuadSums {
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) sums[i][t] = Lanes::broadcast(0);
     }
-    if (num_blocks == kGroupBlocks) {
 #pragma GCC unroll 4
-      for (int b = 0; b < kGroupBlocks; ++b) {
-        add_short(block + b * Format::kBlockBytes, b * kSubBlocks, quad, x);
-      }
-    } else {
-      for (int b = 0; b < num_blocks; ++b) {
-        add_short(block + b * Format::kBlockBytes, b * kSubBlocks, quad, x);
-      }
+    for (int b = 0; b < kGroupBlocks; ++b) {
+      add_short(blocks + b * Format::kBlockBytes, b * kSubBlocks, quad, x);
     }
   }
+};
+
+// The blocks of 256 columns, one group after another. Where the last has fewer blocks than the
+// others, the rest is zeros, and so are the activations that meet them.
+template <class Format>
+class GroupReader {
+ public:
+  static constexpr int kBlocks = 4 / Format::kSubBlocks;
+  static constexpr int64_t kBytes = kBlocks * Format::kBlockBytes;
+  GroupReader(const uint8_t* tile, int64_t num_blocks)
+      : tile_(tile), num_whole_(num_blocks / kBlocks), rest_(num_blocks % kBlocks) {
+    if (rest_ == 0) return;
+    const int64_t bytes = rest_ * Format::kBlockBytes;
+    __builtin_memcpy(last_, tile + num_whole_ * kBytes, static_cast<std::size_t>(bytes));
+    __builtin_memset(last_ + bytes, 0, static_cast<std::size_t>(kBytes - bytes));
+  }
+  int64_t size() const { return num_whole_ + (rest_ != 0); }
+  AC4K_INLINE const uint8_t* operator[](int64_t index) const {
+    return index < num_whole_ ? tile_ + index * kBytes : last_;
+  }
+  // Part `part` of `kParts` of what will be read some time after group `index`: far enough ahead
+  // for memory, near enough for the second-level cache.
+  template <int kParts>
+  AC4K_INLINE void prefetch(int64_t index, int part) const {
+    constexpr int64_t kAhead = 48 * 1024, kPart = kBytes / kParts;
+    const uint8_t* ahead = tile_ + index * kBytes + part * kPart + kAhead;
+#pragma GCC unroll 8
+    for (int64_t line = 0; line < kPart; line += 64) __builtin_prefetch(ahead + line, 0, 2);
+  }
+
+ private:
+  const uint8_t* tile_;
+  int64_t num_whole_, rest_;
+  alignas(64) uint8_t last_[Format::kLong ? 1 : kBytes];
 };
 
 // Weights stream through once, 256 columns of all 64 rows at a time; the lanes of the sums wait in
@@ -144,22 +204,16 @@ struct QuadSums {
 template <class Q, class Format, int kTokens>
 void decode_tile(const DecodeArgs& args) {
   using Lanes = typename Q::Lanes;
-  constexpr int kGroupBlocks = 4 / Format::kSubBlocks;
-  constexpr int64_t kGroupBytes = kGroupBlocks * Format::kBlockBytes;
-  constexpr int64_t kQuadBytes = kGroupBytes / kPackedQuads;
   alignas(64) float lanes[kPackedQuads][2][kTokens][16];
-  const uint8_t* block = args.tile;
+  const GroupReader<Format> groups(args.tile, args.num_blocks);
   const ActivationGroup* x[kTokens];
   for (int t = 0; t < kTokens; ++t) x[t] = args.activations + t * args.token_stride;
-  for (int64_t first = 0; first < args.num_blocks; first += kGroupBlocks, block += kGroupBytes) {
-    const int64_t left = args.num_blocks - first;
-    const int num_blocks = static_cast<int>(left < kGroupBlocks ? left : kGroupBlocks);
+  for (int64_t group = 0; group < groups.size(); ++group) {
+    const uint8_t* blocks = groups[group];
     for (int quad = 0; quad < kPackedQuads; ++quad) {
-      const uint8_t* ahead = block + 2 * kGroupBytes + quad * kQuadBytes;
-#pragma GCC unroll 8
-      for (int64_t line = 0; line < kQuadBytes; line += 64) __builtin_prefetch(ahead + line);
+      groups.template prefetch<kPackedQuads>(group, quad);
       QuadSums<Q, Format, kTokens> quad_sums;
-      quad_sums.add_group(block, num_blocks, quad, x);
+      quad_sums.add_group(blocks, quad, x);
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
 #pragma GCC unroll 4
@@ -167,7 +221,7 @@ void decode_tile(const DecodeArgs& args) {
           float* total = lanes[quad][i][t];
           const Lanes scale = Lanes::broadcast(x[t]->scale);
           const Lanes sum = quad_sums.sums[i][t];
-          (first == 0 ? sum * scale : fma(sum, scale, Lanes::load(total))).store(total);
+          (group == 0 ? sum * scale : fma(sum, scale, Lanes::load(total))).store(total);
         }
       }
     }
@@ -175,9 +229,10 @@ void decode_tile(const DecodeArgs& args) {
   }
   for (int quad = 0; quad < kPackedQuads; ++quad) {
     for (int i = 0; i < 2; ++i) {
-      const int row = quad / 8 * 16 + quad % 8 + 8 * i;
       for (int t = 0; t < kTokens; ++t) {
-        args.sums[t * kPackedRows + row] = Lanes::load(lanes[quad][i][t]).sum();
+        const float sum = Lanes::load(lanes[quad][i][t]).sum();
+        args.sums[t * kPackedRows + row_of_quad(quad, i)] =
+            i == 0 ? sum : sum * (1.0f / Format::kSecondUnit);
       }
     }
   }

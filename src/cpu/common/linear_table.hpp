@@ -20,7 +20,7 @@ inline constexpr int kMaxDecodeTokens = 4;  // at a time
 // 256 columns of one token, in the order of the codes of a quad.
 struct alignas(64) ActivationGroup {
   int8_t planes[4][128];  // of 64 columns each; what they hold is the level's own affair
-  float sums[16];         // of 16 columns each, in steps of `scale`, times the format's factor
+  float sums[2][16];      // of 16 columns each, in steps of `scale`, times the format's factors
   float scale;
 };
 

@@ -5,6 +5,8 @@
 // value = scale * code + minimum, where formats without minimums have minimum = -kOffset * scale.
 // Formats of 256-column blocks (kLong) give 16 scales at once, one for 16 columns, and Q::spread
 // makes lanes of them; the others give scales for the lanes of a quad, good for all sub-blocks.
+// Four blocks of 64 columns give 16 scales too, by `four_scales` (minimums with them), where the
+// format (kFourScales) and the level (kFourBlocks) have that.
 #pragma once
 
 #include "core/weight_formats.hpp"
@@ -43,17 +45,6 @@ constexpr FieldTable kSixBitOdd = six_bits(4, {1, 1, 3, 3}, 4);
 constexpr FieldTable kSixBitFirst = six_bits(2, {0, 0, 1, 1}, 2);
 constexpr FieldTable kSixBitSecond = six_bits(10, {0, 0, 1, 1}, 2);
 
-// 16 bytes: scale in the low nibble, minimum in the high one.
-constexpr FieldTable nibble_fields(int shift) {
-  FieldTable table{{}, {}, 15};
-  for (int lane = 0; lane < 16; ++lane) {
-    table.bytes[lane] = static_cast<uint8_t>(lane);
-    table.shifts[lane] = static_cast<uint8_t>(shift);
-  }
-  return table;
-}
-constexpr FieldTable kLowNibbles = nibble_fields(0), kHighNibbles = nibble_fields(4);
-
 // Values of 4-bit codes plus kOffset of the format, as unsigned bytes.
 alignas(64) constexpr uint8_t kNlTable[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                               129, 141, 153, 166, 181, 197, 217, 241};
@@ -67,6 +58,10 @@ struct FormatBase {
   static constexpr int kSubBlocks = block_of(kWhich).packed_columns / kPackedColumns;
   static constexpr bool kLong = kSubBlocks == 4;
   static constexpr bool kHasMinimum = false;
+  // Formats whose codes of the second row cost less as multiples of a number have that number here
+  // and `codes_in_place`.
+  static constexpr int kSecondUnit = 1;
+  static constexpr bool kFourScales = false;
 };
 
 template <class Q>
@@ -76,18 +71,29 @@ AC4K_INLINE void nibbles(const uint8_t* plane, int quad, typename Q::Codes (&cod
   codes[1] = Q::high_nibbles(both);
 }
 
-// Adds bit (1 << kPosition) of a 1-bit plane.
-template <class Q, int kPosition>
+template <class Q>
+AC4K_INLINE void nibbles_in_place(const uint8_t* plane, int quad, typename Q::Codes (&codes)[2]) {
+  const auto both = Q::load(plane + quad * 64);
+  codes[0] = Q::low_nibbles(both);
+  codes[1] = Q::high_nibbles_times_16(both);
+}
+
+// Adds the bits of a 1-bit plane, 1 << kPosition (kSecond for the second row) each.
+template <class Q, int kPosition, int kSecond = kPosition>
 AC4K_INLINE void add_bits(const uint8_t* plane, int quad, typename Q::Codes (&codes)[2]) {
-  typename Q::Codes bits[2];
-  Q::template bits<kPosition>(plane + quad * 16, bits);
-  codes[0] = codes[0] | bits[0];
-  codes[1] = codes[1] | bits[1];
+  Q::template add_bits<kPosition, kSecond>(plane + quad * 16, codes);
 }
 
 template <WeightFormat kWhich, int kOffsetOfCodes>
 struct Nibbles : FormatBase<kWhich> {
   static constexpr float kOffset = kOffsetOfCodes;
+  static constexpr int kSecondUnit = 16;
+  static constexpr bool kFourScales = true;
+  template <class Q>
+  static AC4K_INLINE void codes_in_place(const uint8_t* block, int, int quad,
+                                         typename Q::Codes (&c)[2]) {
+    nibbles_in_place<Q>(block, quad, c);
+  }
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int, int quad, typename Q::Codes (&c)[2]) {
     nibbles<Q>(block, quad, c);
@@ -96,12 +102,18 @@ struct Nibbles : FormatBase<kWhich> {
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     Q::half_pairs(block + kNibblePlane + quad * 8, s);
   }
+  template <class Q>
+  static AC4K_INLINE void four_scales(const uint8_t* blocks, int quad, typename Q::Lanes (&s)[2],
+                                      typename Q::Lanes (&)[2]) {
+    Q::four_half_pairs(blocks + kNibblePlane + quad * 8, Nibbles::kBlockBytes, s);
+  }
 };
 
 struct Q4_0 : Nibbles<WeightFormat::q4_0, 8> {};
 
 template <class Base, const uint8_t (&kTable)[16]>
 struct Looked : Base {
+  static constexpr int kSecondUnit = 1;
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
     nibbles<Q>(block + j * kNibblePlane, quad, c);
@@ -117,12 +129,22 @@ struct MXFP4 : Looked<Nibbles<WeightFormat::mxfp4, 12>, kFp4Table> {
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     Q::exponents(block + kNibblePlane + quad * 4, s);
   }
+  template <class Q>
+  static AC4K_INLINE void four_scales(const uint8_t* blocks, int quad, typename Q::Lanes (&s)[2],
+                                      typename Q::Lanes (&)[2]) {
+    Q::four_exponents(blocks + kNibblePlane + quad * 4, kBlockBytes, s);
+  }
 };
 
 struct NVFP4 : Looked<Nibbles<WeightFormat::nvfp4, 12>, kFp4Table> {
   template <class Q>
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     Q::half_ue4m3(block + kNibblePlane + quad * 8, s);
+  }
+  template <class Q>
+  static AC4K_INLINE void four_scales(const uint8_t* blocks, int quad, typename Q::Lanes (&s)[2],
+                                      typename Q::Lanes (&)[2]) {
+    Q::four_half_ue4m3(blocks + kNibblePlane + quad * 8, kBlockBytes, s);
   }
 };
 
@@ -131,6 +153,13 @@ struct WithMinimum : FormatBase<kWhich> {
   static constexpr bool kHasMinimum = true;
   static constexpr float kOffset = 0;
   static constexpr int kScales = kNibblePlane + (kFifthBit ? kBitPlane : 0);
+  static constexpr int kSecondUnit = kFifthBit ? 1 : 16;
+  static constexpr bool kFourScales = true;
+  template <class Q>
+  static AC4K_INLINE void codes_in_place(const uint8_t* block, int, int quad,
+                                         typename Q::Codes (&c)[2]) {
+    nibbles_in_place<Q>(block, quad, c);
+  }
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int, int quad, typename Q::Codes (&c)[2]) {
     nibbles<Q>(block, quad, c);
@@ -144,12 +173,18 @@ struct WithMinimum : FormatBase<kWhich> {
   static AC4K_INLINE void minimums(const uint8_t* block, int quad, typename Q::Lanes (&m)[2]) {
     Q::template half_of_pairs<1>(block + kScales + quad * 16, m);
   }
+  template <class Q>
+  static AC4K_INLINE void four_scales(const uint8_t* blocks, int quad, typename Q::Lanes (&s)[2],
+                                      typename Q::Lanes (&m)[2]) {
+    Q::four_pairs_of_halves(blocks + kScales + quad * 16, WithMinimum::kBlockBytes, s, m);
+  }
 };
 struct Q4_1 : WithMinimum<WeightFormat::q4_1, false> {};
 struct Q5_1 : WithMinimum<WeightFormat::q5_1, true> {};
 
 struct Q5_0 : FormatBase<WeightFormat::q5_0> {
   static constexpr float kOffset = 16;
+  static constexpr bool kFourScales = true;
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int, int quad, typename Q::Codes (&c)[2]) {
     nibbles<Q>(block, quad, c);
@@ -159,10 +194,16 @@ struct Q5_0 : FormatBase<WeightFormat::q5_0> {
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     Q::half_pairs(block + kNibblePlane + kBitPlane + quad * 8, s);
   }
+  template <class Q>
+  static AC4K_INLINE void four_scales(const uint8_t* blocks, int quad, typename Q::Lanes (&s)[2],
+                                      typename Q::Lanes (&)[2]) {
+    Q::four_half_pairs(blocks + kNibblePlane + kBitPlane + quad * 8, kBlockBytes, s);
+  }
 };
 
 struct Q8_0 : FormatBase<WeightFormat::q8_0> {
   static constexpr float kOffset = 128;
+  static constexpr bool kFourScales = true;
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int, int quad, typename Q::Codes (&c)[2]) {
     Q::bytes(block + quad * 64, block + kNibblePlane + quad * 64, c);
@@ -171,12 +212,23 @@ struct Q8_0 : FormatBase<WeightFormat::q8_0> {
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     Q::half_pairs(block + 2 * kNibblePlane + quad * 8, s);
   }
+  template <class Q>
+  static AC4K_INLINE void four_scales(const uint8_t* blocks, int quad, typename Q::Lanes (&s)[2],
+                                      typename Q::Lanes (&)[2]) {
+    Q::four_half_pairs(blocks + 2 * kNibblePlane + quad * 8, kBlockBytes, s);
+  }
 };
 
 struct Q2_K : FormatBase<WeightFormat::q2_k> {
   static constexpr bool kHasMinimum = true;
   static constexpr float kOffset = 0;
   static constexpr int kScales = 4 * kPairPlane, kRecord = 40;
+  static constexpr int kSecondUnit = 4;
+  template <class Q>
+  static AC4K_INLINE void codes_in_place(const uint8_t* block, int j, int quad,
+                                         typename Q::Codes (&c)[2]) {
+    Q::pairs_in_place(block + j * kPairPlane + quad * 32, c);
+  }
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
     Q::pairs(block + j * kPairPlane + quad * 32, c);
@@ -184,21 +236,28 @@ struct Q2_K : FormatBase<WeightFormat::q2_k> {
   template <class Q>
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     const uint8_t* record = block + kScales + quad * kRecord;
-    for (int i = 0; i < 2; ++i) {
-      s[i] = Q::template fields<kLowNibbles>(record + 16 * i) * Q::half(record + 32 + 4 * i);
-    }
+    typename Q::Lanes d[2];
+    Q::two_halves(record + 32, record + 36, d);
+    for (int i = 0; i < 2; ++i) s[i] = Q::low_nibbles_of_bytes(record + 16 * i) * d[i];
   }
   template <class Q>
   static AC4K_INLINE void minimums(const uint8_t* block, int quad, typename Q::Lanes (&m)[2]) {
     const uint8_t* record = block + kScales + quad * kRecord;
-    for (int i = 0; i < 2; ++i) {
-      m[i] = Q::template fields<kHighNibbles>(record + 16 * i) * Q::minus_half(record + 34 + 4 * i);
-    }
+    typename Q::Lanes d[2];
+    Q::two_minus_halves(record + 34, record + 38, d);
+    for (int i = 0; i < 2; ++i) m[i] = Q::high_nibbles_of_bytes(record + 16 * i) * d[i];
   }
 };
 
 struct Q3_K : FormatBase<WeightFormat::q3_k> {
   static constexpr float kOffset = 4;
+  static constexpr int kSecondUnit = 4;
+  template <class Q>
+  static AC4K_INLINE void codes_in_place(const uint8_t* block, int j, int quad,
+                                         typename Q::Codes (&c)[2]) {
+    Q::pairs_in_place(block + j * kPairPlane + quad * 32, c);
+    add_bits<Q, 2, 4>(block + 4 * kPairPlane + j * kBitPlane, quad, c);
+  }
   static constexpr int kScales = 4 * (kPairPlane + kBitPlane), kRecord = 28;
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
@@ -209,9 +268,10 @@ struct Q3_K : FormatBase<WeightFormat::q3_k> {
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     const uint8_t* record = block + kScales + quad * kRecord;
     const auto bias = Q::Lanes::broadcast(-32.0f);
+    typename Q::Lanes d[2];
+    Q::two_halves(record + 24, record + 26, d);
     for (int i = 0; i < 2; ++i) {
-      s[i] = (Q::template fields<kSixBitScales>(record + 12 * i) + bias) *
-             Q::half(record + 24 + 2 * i);
+      s[i] = (Q::template fields<kSixBitScales>(record + 12 * i) + bias) * d[i];
     }
   }
 };
@@ -221,6 +281,12 @@ struct FourOrFiveBitsK : FormatBase<kWhich> {
   static constexpr bool kHasMinimum = true;
   static constexpr float kOffset = 0;
   static constexpr int kScales = 4 * (kNibblePlane + (kFifthBit ? kBitPlane : 0)), kRecord = 32;
+  static constexpr int kSecondUnit = kFifthBit ? 1 : 16;
+  template <class Q>
+  static AC4K_INLINE void codes_in_place(const uint8_t* block, int j, int quad,
+                                         typename Q::Codes (&c)[2]) {
+    nibbles_in_place<Q>(block + j * kNibblePlane, quad, c);
+  }
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
     nibbles<Q>(block + j * kNibblePlane, quad, c);
@@ -229,16 +295,16 @@ struct FourOrFiveBitsK : FormatBase<kWhich> {
   template <class Q>
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     const uint8_t* record = block + kScales + quad * kRecord;
-    for (int i = 0; i < 2; ++i) {
-      s[i] = Q::template fields<kSixBitEven>(record + 16 * i) * Q::half(record + 16 * i);
-    }
+    typename Q::Lanes d[2];
+    Q::two_halves(record, record + 16, d);
+    for (int i = 0; i < 2; ++i) s[i] = Q::template fields<kSixBitEven>(record + 16 * i) * d[i];
   }
   template <class Q>
   static AC4K_INLINE void minimums(const uint8_t* block, int quad, typename Q::Lanes (&m)[2]) {
     const uint8_t* record = block + kScales + quad * kRecord;
-    for (int i = 0; i < 2; ++i) {
-      m[i] = Q::template fields<kSixBitOdd>(record + 16 * i) * Q::minus_half(record + 16 * i + 2);
-    }
+    typename Q::Lanes d[2];
+    Q::two_minus_halves(record + 2, record + 18, d);
+    for (int i = 0; i < 2; ++i) m[i] = Q::template fields<kSixBitOdd>(record + 16 * i) * d[i];
   }
 };
 struct Q4_K : FourOrFiveBitsK<WeightFormat::q4_k, false> {};
@@ -250,17 +316,14 @@ struct Q6_K : FormatBase<WeightFormat::q6_k> {
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
     nibbles<Q>(block + j * kNibblePlane, quad, c);
-    typename Q::Codes high[2];
-    Q::pairs(block + 4 * kNibblePlane + j * kPairPlane + quad * 32, high);
-    c[0] = c[0] | Q::times_16(high[0]);
-    c[1] = c[1] | Q::times_16(high[1]);
+    Q::add_pairs_times_16(block + 4 * kNibblePlane + j * kPairPlane + quad * 32, c);
   }
   template <class Q>
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     const uint8_t* record = block + kScales + quad * kRecord;
-    for (int i = 0; i < 2; ++i) {
-      s[i] = Q::signed_bytes(record + 16 * i) * Q::half(record + 32 + 2 * i);
-    }
+    typename Q::Lanes d[2];
+    Q::two_halves(record + 32, record + 34, d);
+    for (int i = 0; i < 2; ++i) s[i] = Q::signed_bytes(record + 16 * i) * d[i];
   }
 };
 
@@ -270,8 +333,10 @@ struct IQ4_XS : Looked<Nibbles<WeightFormat::iq4_xs, 128>, kNlTable> {
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     const uint8_t* record = block + kScales + quad * kRecord;
     const auto bias = Q::Lanes::broadcast(-32.0f);
-    s[0] = (Q::template fields<kSixBitFirst>(record) + bias) * Q::half(record);
-    s[1] = (Q::template fields<kSixBitSecond>(record) + bias) * Q::half(record + 8);
+    typename Q::Lanes d[2];
+    Q::two_halves(record, record + 8, d);
+    s[0] = (Q::template fields<kSixBitFirst>(record) + bias) * d[0];
+    s[1] = (Q::template fields<kSixBitSecond>(record) + bias) * d[1];
   }
 };
 
@@ -283,11 +348,31 @@ struct W4 : FormatBase<kWhich> {
   static constexpr float kOffset = kHasMinimum ? 0 : 8;
   static constexpr int kScales = FormatBase<kWhich>::kSubBlocks * kNibblePlane;
   static constexpr bool kBy32 = block_of(kWhich).values == 32;
+  static constexpr bool kFourScales = kBy32 && !kBF16;
+  static constexpr int kSecondUnit = 16;
   static constexpr int kEntry = kHasMinimum ? 4 : 2;        // bytes of a scale
   static constexpr int kRow = kBy32 ? 2 * kEntry : kEntry;  // of a row
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
     nibbles<Q>(block + j * kNibblePlane, quad, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void codes_in_place(const uint8_t* block, int j, int quad,
+                                         typename Q::Codes (&c)[2]) {
+    nibbles_in_place<Q>(block + j * kNibblePlane, quad, c);
+  }
+  template <class Q>
+  static AC4K_INLINE void four_scales(const uint8_t* blocks, int quad, typename Q::Lanes (&s)[2],
+                                      typename Q::Lanes (&m)[2]) {
+    const uint8_t* records = blocks + kScales + quad * 2 * kRow;
+    if constexpr (!kHasMinimum) {
+      Q::four_half_pairs(records, W4::kBlockBytes, s);
+    } else {
+      Q::four_pairs_of_halves(records, W4::kBlockBytes, s, m);
+      const auto minus = Q::Lanes::broadcast(-1.0f);
+      m[0] = m[0] * (s[0] * minus);
+      m[1] = m[1] * (s[1] * minus);
+    }
   }
   template <class Q>
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
@@ -307,15 +392,12 @@ struct W4 : FormatBase<kWhich> {
   // The first (scale) or the second number (zero point) of each entry.
   template <class Q, int kIndex>
   static AC4K_INLINE void numbers(const uint8_t* record, typename Q::Lanes (&s)[2]) {
-    if constexpr (!kBy32) {
-      for (int i = 0; i < 2; ++i) {
-        const uint8_t* at = record + i * kRow + 2 * kIndex;
-        if constexpr (kBF16) {
-          s[i] = Q::Lanes::broadcast(bf16_at(at));
-        } else {
-          s[i] = Q::half(at);
-        }
-      }
+    const uint8_t* first = record + 2 * kIndex;
+    if constexpr (!kBy32 && kBF16) {
+      s[0] = Q::Lanes::broadcast(bf16_at(first));
+      s[1] = Q::Lanes::broadcast(bf16_at(first + kRow));
+    } else if constexpr (!kBy32) {
+      Q::two_halves(first, first + kRow, s);
     } else if constexpr (kBF16) {
       Q::template bf16_entries<kEntry, kIndex>(record, s);
     } else if constexpr (kHasMinimum) {
@@ -330,6 +412,27 @@ struct W4 : FormatBase<kWhich> {
     return bits_to_f32(uint32_t{bits} << 16);
   }
 };
+
+// Scales and minimums of a quad for 256 columns, of a long block or of four short ones.
+template <class Q, class Format>
+AC4K_INLINE void group_scales(const uint8_t* blocks, int quad, typename Q::Lanes (&s)[2],
+                              typename Q::Lanes (&m)[2]) {
+  if constexpr (!Format::kLong) {
+    Format::template four_scales<Q>(blocks, quad, s, m);
+  } else {
+    Format::template scales<Q>(blocks, quad, s);
+    if constexpr (Format::kHasMinimum) Format::template minimums<Q>(blocks, quad, m);
+  }
+}
+// Codes of a quad in a sub-block, those of the second row times kSecondUnit.
+template <class Q, class Format>
+AC4K_INLINE void codes_of(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
+  if constexpr (Format::kSecondUnit != 1) {
+    Format::template codes_in_place<Q>(block, j, quad, c);
+  } else {
+    Format::template codes<Q>(block, j, quad, c);
+  }
+}
 
 // For each format in the order of WeightFormat: Visit<Format>.
 #define AC4K_FORMAT_POLICIES(X)                                                             \
@@ -347,6 +450,8 @@ constexpr int quad_column(bool bytes_in_order, int lane, int byte) {
   constexpr int kInterleaved[4] = {0, 8, 1, 9}, kInOrder[4] = {0, 1, 8, 9};
   return 16 * (lane % 4) + 2 * (lane / 4) + (bytes_in_order ? kInOrder : kInterleaved)[byte];
 }
+// The row in its tile of a quad's first or second row.
+constexpr int row_of_quad(int quad, int i) { return quad / 8 * 16 + quad % 8 + 8 * i; }
 constexpr bool bytes_in_order(WeightFormat format) { return format == WeightFormat::q8_0; }
 
 }  // namespace

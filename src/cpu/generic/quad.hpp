@@ -13,6 +13,7 @@ namespace ac4k::cpu::generic {
 #define AC4K_APART [[gnu::noinline]]
 
 struct Quad {
+  static constexpr bool kFourBlocks = false;  // are scales of four short blocks taken together?
   struct Codes {
     uint8_t v[64];
     friend AC4K_INLINE Codes operator|(const Codes& a, const Codes& b) {
@@ -75,9 +76,9 @@ struct Quad {
     for (int i = 0; i < 64; ++i) r.v[i] = both.v[i] >> 4;
     return r;
   }
-  AC4K_APART static Codes times_16(const Codes& codes) {
+  AC4K_APART static Codes high_nibbles_times_16(const Codes& both) {
     Codes r;
-    for (int i = 0; i < 64; ++i) r.v[i] = static_cast<uint8_t>(codes.v[i] << 4);
+    for (int i = 0; i < 64; ++i) r.v[i] = both.v[i] & 0xf0;
     return r;
   }
   // Fields of 2 bits from 32 bytes of their plane.
@@ -89,14 +90,28 @@ struct Quad {
       codes[1].v[i] = from >> (4 * high + 2) & 3;
     }
   }
-  // Bits from 16 bytes of their plane, as 0 or 1 << kPosition.
-  template <int kPosition>
-  AC4K_APART static void bits(const uint8_t* p, Codes (&codes)[2]) {
+  // Those of the second row times 4.
+  AC4K_APART static void pairs_in_place(const uint8_t* p, Codes (&codes)[2]) {
+    pairs(p, codes);
+    for (uint8_t& code : codes[1].v) code = static_cast<uint8_t>(code << 2);
+  }
+  AC4K_APART static void add_pairs_times_16(const uint8_t* p, Codes (&codes)[2]) {
+    for (int i = 0; i < 64; ++i) {
+      const int lane = i / 4, byte = i % 4, step = lane % 4, e = byte / 2, high = byte % 2;
+      const int from = p[8 * (lane / 4) + 4 * (step / 2) + 2 * e + step % 2] >> (4 * high);
+      codes[0].v[i] |= static_cast<uint8_t>((from & 3) << 4);
+      codes[1].v[i] |= static_cast<uint8_t>((from >> 2 & 3) << 4);
+    }
+  }
+  // Bits from 16 bytes of their plane: 1 << kPosition for the first row, 1 << kSecond for the
+  // other.
+  template <int kPosition, int kSecond>
+  AC4K_APART static void add_bits(const uint8_t* p, Codes (&codes)[2]) {
     for (int i = 0; i < 64; ++i) {
       const int lane = i / 4, byte = i % 4, step = lane % 4, e = byte / 2, high = byte % 2;
       const int from = p[4 * (lane / 4) + 2 * e + step / 2] >> (4 * (step % 2) + 2 * high);
-      codes[0].v[i] = static_cast<uint8_t>((from & 1) << kPosition);
-      codes[1].v[i] = static_cast<uint8_t>((from >> 1 & 1) << kPosition);
+      codes[0].v[i] |= static_cast<uint8_t>((from & 1) << kPosition);
+      codes[1].v[i] |= static_cast<uint8_t>((from >> 1 & 1) << kSecond);
     }
   }
   // 8-bit codes: 64 bytes of each half of the plane.
@@ -119,8 +134,16 @@ struct Quad {
     __builtin_memcpy(&value, p, 2);
     return to_acc(value);
   }
-  static AC4K_INLINE Lanes half(const uint8_t* p) { return Lanes::broadcast(half_at(p)); }
-  static AC4K_INLINE Lanes minus_half(const uint8_t* p) { return Lanes::broadcast(-half_at(p)); }
+  // The same f16 number in all lanes, of two places.
+  static AC4K_INLINE void two_halves(const uint8_t* first, const uint8_t* second, Lanes (&d)[2]) {
+    d[0] = Lanes::broadcast(half_at(first));
+    d[1] = Lanes::broadcast(half_at(second));
+  }
+  static AC4K_INLINE void two_minus_halves(const uint8_t* first, const uint8_t* second,
+                                           Lanes (&d)[2]) {
+    d[0] = Lanes::broadcast(-half_at(first));
+    d[1] = Lanes::broadcast(-half_at(second));
+  }
   // Four f16: those of row r for columns 0..31 and 32..63, then those of row r + 8.
   AC4K_APART static void half_pairs(const uint8_t* p, Lanes (&s)[2]) {
     for (int i = 0; i < 32; ++i) s[i / 16].v[i % 16] = half_at(p + i / 16 * 4 + i % 4 / 2 * 2);
@@ -166,6 +189,17 @@ struct Quad {
           p[at] | uint32_t{p[(at + 1) % 16]} << 8 | uint32_t{p[(at + 2) % 16]} << 16;
       r.v[i] = static_cast<float>(word >> kTable.shifts[i] & kTable.mask);
     }
+    return r;
+  }
+  // Of 16 bytes.
+  AC4K_APART static Lanes low_nibbles_of_bytes(const uint8_t* p) {
+    Lanes r;
+    for (int i = 0; i < 16; ++i) r.v[i] = static_cast<float>(p[i] & 15);
+    return r;
+  }
+  AC4K_APART static Lanes high_nibbles_of_bytes(const uint8_t* p) {
+    Lanes r;
+    for (int i = 0; i < 16; ++i) r.v[i] = static_cast<float>(p[i] >> 4);
     return r;
   }
   AC4K_APART static Lanes signed_bytes(const uint8_t* p) {
