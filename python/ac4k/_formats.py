@@ -1,6 +1,7 @@
 """The GGUF block formats: how many values a block holds, and in how many bytes.
 
-`include/ac4k/blocks.h` holds the same numbers as C structs; a test compares the two.
+`include/ac4k/blocks.h` has the list, with C structs. What repeats it is compared with it: this file
+and the signatures of ops by tests/python/test_gguf_formats.py, C++ tables by the compiler.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "ac4k/blocks.h"
 
@@ -24,6 +25,14 @@ inline constexpr BlockSize kBlockSizes[] = {
     AC4K_BLOCK_FORMATS(AC4K_ROW)
 #undef AC4K_ROW
 };
+
+// For other tables that name formats: is this one known here, of these sizes?
+constexpr bool is_block_format(std::string_view name, int values, int bytes) {
+  for (const BlockSize& size : kBlockSizes) {
+    if (name == size.name) return size.values == values && size.bytes == bytes;
+  }
+  return false;
+}
 
 #define AC4K_SIZE(name, values, bytes) static_assert(sizeof(ac4k_block_##name) == bytes);
 AC4K_BLOCK_FORMATS(AC4K_SIZE)

@@ -1,6 +1,9 @@
 #include "gguf/types.hpp"
 
 #include <iterator>
+#include <string_view>
+
+#include "core/block_formats.hpp"
 
 namespace ac4k::gguf {
 namespace {
@@ -20,6 +23,17 @@ constexpr TensorType kTypes[] = {
     {35, "tq2_0", 256, 66},   {39, "mxfp4", 32, 17},    {40, "nvfp4", 64, 36},
     {41, "q1_0", 128, 18},    {42, "q2_0", 64, 18},
 };
+
+// The formats that are computed with are in this table too, with the sizes of ac4k/blocks.h.
+constexpr bool has_block_formats() {
+  int found = 0;
+  for (const TensorType& type : kTypes) {
+    found += is_block_format(type.name, static_cast<int>(type.block_values),
+                             static_cast<int>(type.block_bytes));
+  }
+  return found == kNumBlockFormats;
+}
+static_assert(has_block_formats());
 
 }  // namespace
 

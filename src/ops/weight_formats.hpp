@@ -2,8 +2,16 @@
 // depend on it.
 #pragma once
 
+#include "core/block_formats.hpp"
 #include "core/op.hpp"
 #include "core/weight_formats.hpp"
+
+// The texts below repeat core/weight_formats.hpp, which repeats ac4k/blocks.h: the compiler checks
+// the second, tests/python/test_gguf_formats.py the first.
+#define AC4K_IS_BLOCK_FORMAT(name, values, bytes, columns) \
+  static_assert(ac4k::is_block_format(#name, values, bytes));
+AC4K_GGUF_WEIGHTS(AC4K_IS_BLOCK_FORMAT)
+#undef AC4K_IS_BLOCK_FORMAT
 
 // {q4_0, ...}: WeightFormat, in its order.
 #define AC4K_FORMAT_CHOICE                                                              \
