@@ -114,3 +114,21 @@ def test_numpy_and_per_channel() -> None:
     x = np.ones((2, 200), np.float16)
     got = runner.gemm(x, packed, alpha=0.5)
     assert np.allclose(got, 0.5 * dense(q, scales, None).sum(1).numpy(), rtol=2e-3, atol=2e-2)
+
+
+def test_pointers_of_another_device(device: str) -> None:
+    if device != "cuda":
+        pytest.skip("one device")
+    given = random_weight(64, 128, 128)
+    host, gpu = ac4k.w4a16_pack(*given), ac4k.w4a16_pack(*given).to(device)
+    for place, weight, x, expected in (
+        ("cpu", gpu, torch.zeros(1, 128, dtype=torch.bfloat16), "the host, got memory of cuda:0"),
+        ("cuda", host, torch.zeros(1, 128, dtype=torch.bfloat16), "cuda:0, got memory of the host"),
+    ):
+        x = x.to(place)
+        out = torch.zeros(1, 64, dtype=torch.bfloat16, device=place)
+        runner = ac4k.W4A16Runner("bfloat16", "group", place)
+        raw = weight.raw
+        product = (x.data_ptr(), raw.data_ptr(), raw.nbytes, out.data_ptr(), 1, 64, 128, 128)
+        with pytest.raises(ValueError, match=f"argument 'b': expected memory of {expected}"):
+            ac4k._C.w4a16_tune(runner._handle, product, 0, 0.0)

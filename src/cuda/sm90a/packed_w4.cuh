@@ -6,6 +6,15 @@
 
 namespace ac4k {
 
+template <typename T>
+struct PairOf {
+  using type = __nv_bfloat162;
+};
+template <>
+struct PairOf<__half> {
+  using type = __half2;
+};
+
 // Two numbers of T, as they lie next to each other.
 template <typename T>
 __device__ __forceinline__ float2 widen_pair(uint32_t pair) {
@@ -16,22 +25,51 @@ __device__ __forceinline__ float2 widen_pair(uint32_t pair) {
   }
 }
 
+// Nibbles minus kZero. In half two of the four places need no shift: an upper nibble is 16 times
+// itself behind 1024, which one multiplication and addition undo, exactly.
+template <int kSubBlocks, int kZero>
+struct NibblePlanes : BitPlanes<kSubBlocks, 4, 0, kZero> {
+  using Base = BitPlanes<kSubBlocks, 4, 0, kZero>;
+  using Codes = typename Base::Codes;
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    if constexpr (is_same<T, __half>) {
+      const uint32_t word = codes.low[kStep], upper = word >> 8;
+      a[0] = minus_zero<T, kZero>(and_or(word, 0x000f000fu, kIntegerBits<T>));
+      a[1] = sixteenth_minus_zero(and_or(word, 0x00f000f0u, kIntegerBits<T>));
+      a[2] = minus_zero<T, kZero>(and_or(upper, 0x000f000fu, kIntegerBits<T>));
+      a[3] = sixteenth_minus_zero(and_or(upper, 0x00f000f0u, kIntegerBits<T>));
+    } else {
+      Base::template fragment<T, kStep>(codes, a);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t sixteenth_minus_zero(uint32_t biased) {
+    const __half2 pair = __hfma2(*reinterpret_cast<__half2*>(&biased), __float2half2_rn(0.0625f),
+                                 __float2half2_rn(-64.0f - kZero));
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+};
+
 // kGroupColumns: 32 and 64 (blocks of 64 columns) or 128 (blocks of 128).
 template <typename T, int kGroupColumns, bool kZeros>
 struct W4 {
   static constexpr int kSubBlocks = kGroupColumns == 128 ? 2 : 1;
-  using Planes = BitPlanes<kSubBlocks, 4, 0, kZeros ? 0 : 8>;
+  using Planes = NibblePlanes<kSubBlocks, kZeros ? 0 : 8>;
   // Of a sub-block: the engine wants at least two, and takes the scale of a step by its group.
   static constexpr int kGroups = 2;
   static constexpr bool kHasOffsets = kZeros;
-  static constexpr bool kHasZeroPoints = kZeros;
   static constexpr int kRowEntries = kGroupColumns == 32 ? 2 : 1;
   static constexpr int kQuadWords = kRowEntries * (kZeros ? 2 : 1);
   static constexpr int kBytes = Planes::kBytes + 32 * 4 * kQuadWords;
-  // weight = scale * (integer - zero): offset = -scale * zero is exact in float, `zero` is for
-  // those that subtract it before they multiply.
-  struct Scales : GroupScales<kGroups, kZeros> {
-    float zero[2][kZeros ? kGroups : 1];
+  // weight = scale * integer + offset, where offset = -scale * zero is exact in float.
+  using Scales = GroupScales<kGroups, kZeros>;
+  // weight = scale * (integer - zero) in T, each number twice: an instruction for two weights. What
+  // float would round to as well, the difference being exact for zero points that are integers.
+  static constexpr bool kScalesInT = true;
+  struct Pairs {
+    uint32_t scale[2][kRowEntries], zero[2][kZeros ? kRowEntries : 1];
   };
   // Scales of row r, then of row r + 8; with zero points, each with its own behind it.
   struct Header {
@@ -63,7 +101,6 @@ struct W4 {
           const float2 both = widen_pair<T>(header.words[entry]);
           scales.scale[row][g] = both.x;
           scales.offset[row][g] = -both.x * both.y;
-          scales.zero[row][g] = both.y;
         } else {
           const float2 both = widen_pair<T>(header.words[entry / 2]);
           scales.scale[row][g] = entry % 2 ? both.y : both.x;
@@ -71,6 +108,39 @@ struct W4 {
       }
     }
     return scales;
+  }
+
+  static __device__ __forceinline__ Pairs pairs(const Header& header) {
+    constexpr uint32_t kLow = 0x1010, kHigh = 0x3232;  // that half of a word, twice
+    Pairs pairs;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int g = 0; g < kRowEntries; ++g) {
+        const int entry = row * kRowEntries + g;
+        if constexpr (kZeros) {
+          pairs.scale[row][g] = __byte_perm(header.words[entry], 0, kLow);
+          pairs.zero[row][g] = __byte_perm(header.words[entry], 0, kHigh);
+        } else {
+          pairs.scale[row][g] = __byte_perm(header.words[entry / 2], 0, entry % 2 ? kHigh : kLow);
+        }
+      }
+    }
+    return pairs;
+  }
+  // Integers of a step of 16 columns to weights.
+  template <int kStep>
+  static __device__ __forceinline__ void scale_step(const Pairs& pairs, uint32_t (&a)[4]) {
+    using Pair = typename PairOf<T>::type;
+    constexpr int kEntry = kStep * kRowEntries / 4;
+    const auto as_pair = [](const uint32_t& bits) { return *reinterpret_cast<const Pair*>(&bits); };
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      Pair value = as_pair(a[i]);
+      if constexpr (kZeros) value = __hsub2(value, as_pair(pairs.zero[i % 2][kEntry]));
+      value = __hmul2(value, as_pair(pairs.scale[i % 2][kEntry]));
+      a[i] = *reinterpret_cast<const uint32_t*>(&value);
+    }
   }
 };
 
