@@ -50,6 +50,20 @@ int main() try {
   }
   expect_small("gemm", error, K * K * 6e-8);  // K sums, each at most K, rounded by 2^-24
 
+  // 4-bit weights: packed once, then multiplied by a kernel of one's choice. In bits, 1 and 0.5.
+  const uint16_t one = 0x3f80, half = 0x3f00;  // of bfloat16
+  const std::vector<uint8_t> codes(N * 128, 9);
+  const std::vector<uint16_t> scales(N, half), tokens(M * 128, one);
+  const ac4k::W4A16Runner runner(ac4k::W4A16Runner::Type::bf16, ac4k::W4A16Runner::Quant::group);
+  std::vector<uint8_t> packed(runner.packed_size(N, 128, 128));
+  runner.pack(codes.data(), scales.data(), nullptr, N, 128, 128, packed.data(), packed.size());
+  std::vector<uint16_t> products(M * N);
+  runner.gemm(tokens.data(), packed.data(), packed.size(), nullptr, 1.0f, products.data(), M, N,
+              128, 128, runner.best_config(M, N, 128, 128));
+  error = 0;
+  for (const uint16_t each : products) error = std::fmax(error, each != 0x4280);  // 128 * 0.5
+  expect_small("W4A16Runner", error, 0);
+
   // A mistake is an exception that says what was expected, and nothing is written.
   try {
     ac4k::gemm(TensorView(a.data(), {M, K}), TensorView(b.data(), {M, K}),
