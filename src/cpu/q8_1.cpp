@@ -1,4 +1,4 @@
-// Products of raw GGUF blocks with q8_1: activations are unpacked once, then each thread takes some
+// Products of raw GGUF blocks with q8_1: activations are unpacked once, then each thread takes 16
 // rows of weights and goes through the activations a few at a time, while both are in its cache.
 #include "cpu/q8_1.hpp"
 
@@ -11,9 +11,34 @@
 namespace ac4k::cpu {
 namespace {
 
-constexpr int64_t kRowsAtATime = 16;
+constexpr int64_t kRowsAtATime = kBlockRows;
 constexpr double kWorkPerThread = 1 << 18;
 constexpr int64_t kActivationBlock = 36;
+
+// All activations of one or of kBlockRows rows of weights from row `m` on: `multiply` for as many
+// at a time as it takes.
+template <class Columns>
+void multiply_row(const BlockProduct& p, const BlockProductArgs& activations, int64_t m,
+                  void (*multiply)(const BlockProductArgs&), Columns columns_of) {
+  BlockProductArgs args = activations;
+  args.weight = p.weight + m * p.num_blocks * p.weight_bytes;
+  for (int64_t n = 0; n < p.N; n += args.columns) {
+    const int64_t at = n * p.num_blocks;
+    args.codes = activations.codes + at * kActivationBytes;
+    args.d = activations.d + at;
+    args.sums = activations.sums + at;
+    args.columns = columns_of(p.N - n);
+    args.out = p.out + m * p.N + n;
+    multiply(args);
+  }
+}
+
+int few_columns(int64_t left) {
+  return static_cast<int>(std::min<int64_t>(kMaxBlockColumns, left));
+}
+int power_of_two_columns(int64_t left) {
+  return left >= kMaxRowsColumns ? kMaxRowsColumns : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+}
 
 }  // namespace
 
@@ -39,24 +64,27 @@ Status multiply_q8_1(const BlockProduct& p) {
                      codes + at * kActivationBytes, d + at, sums + at);
     }
   });
+  const BlockProductArgs activations{.weight = nullptr,
+                                     .num_blocks = p.num_blocks,
+                                     .codes = codes,
+                                     .d = d,
+                                     .sums = sums,
+                                     .columns = 0,
+                                     .out = nullptr,
+                                     .out_stride = p.N};
   std::atomic<int64_t> next{0};
   run_threads(threads, [&](int) {
     for (;;) {
       const int64_t first = next.fetch_add(1, std::memory_order_relaxed) * kRowsAtATime;
       if (first >= p.M) return;
       const int64_t last = std::min(first + kRowsAtATime, p.M);
-      for (int64_t n = 0; n < p.N; n += kMaxBlockColumns) {
-        const int64_t at = n * p.num_blocks;
-        const int columns = static_cast<int>(std::min<int64_t>(kMaxBlockColumns, p.N - n));
-        for (int64_t m = first; m < last; ++m) {
-          kernel.multiply[p.format]({.weight = p.weight + m * p.num_blocks * p.weight_bytes,
-                                     .num_blocks = p.num_blocks,
-                                     .codes = codes + at * kActivationBytes,
-                                     .d = d + at,
-                                     .sums = sums + at,
-                                     .columns = columns,
-                                     .out = p.out + m * p.N + n});
-        }
+      const auto multiply_rows = kernel.multiply_rows[p.format];
+      if (multiply_rows != nullptr && last - first == kBlockRows) {
+        multiply_row(p, activations, first, multiply_rows, power_of_two_columns);
+        continue;
+      }
+      for (int64_t m = first; m < last; ++m) {
+        multiply_row(p, activations, m, kernel.multiply[p.format], few_columns);
       }
     }
   });

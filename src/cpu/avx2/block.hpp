@@ -2,7 +2,12 @@
 // what the members mean. Dot: how bytes are multiplied, with VNNI or without.
 #pragma once
 
+// As in avx512/simd.hpp: files of that level include this one.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
+#pragma GCC diagnostic pop
 
 #include "cpu/common/q8_1-inl.hpp"
 

@@ -89,7 +89,8 @@ constexpr BlockProductKernels make_block_products() {
   return {.prepare = prepare_q8_1<L>,
           .multiply = {multiply_blocks<L, RawQ4_0>, multiply_blocks<L, RawQ4_1>,
                        multiply_blocks<L, RawQ5_0>, multiply_blocks<L, RawQ5_1>,
-                       multiply_blocks<L, RawQ8_0>}};
+                       multiply_blocks<L, RawQ8_0>},
+          .multiply_rows = {}};
 }
 
 }  // namespace
