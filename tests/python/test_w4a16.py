@@ -286,26 +286,57 @@ def test_not_worse_than_16_bit_weights(level: str, dtype: torch.dtype) -> None:
         assert nmse(ac4k.w4a16_linear(x, packed), expected) <= 1.21 * nmse(plain, expected)
 
 
+FUNCTIONS = {
+    "none": lambda y: y,
+    "silu": torch.nn.functional.silu,
+    "gelu": torch.nn.functional.gelu,
+    "gelu_tanh": lambda y: torch.nn.functional.gelu(y, approximate="tanh"),
+}
+
+
+def check_epilogue(device: str, tokens: int, dtype: torch.dtype) -> None:
+    """alpha, bias, each activation, and a residual that is the output too."""
+    given = random_weight(72, 256, 128, dtype)
+    packed, w = ac4k.w4a16_pack(*given).to(device), dense(*given)
+    x, bias = torch.randn(tokens, 256).to(dtype), torch.randn(72).to(dtype)
+    residual = torch.randn(tokens, 72).to(dtype)
+    arguments = (x.to(device), packed, bias.to(device), 0.25)
+    for name, function in FUNCTIONS.items():
+        y = function(0.25 * (x.double() @ w.T) + bias.double())
+        assert nmse(ac4k.w4a16_linear(*arguments, activation=name), y) < NMSE[dtype]
+        out = residual.clone().to(device)
+        ac4k.w4a16_linear(*arguments, activation=name, residual=out, out=out)
+        assert nmse(out, y + residual.double()) < NMSE[dtype]
+
+
 @pytest.mark.parametrize("tokens", [1, 5, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_epilogue(level: str, tokens: int, dtype: torch.dtype) -> None:
-    given = random_weight(70, 256, 128, dtype)
-    packed, w = ac4k.w4a16_pack(*given), dense(*given)
-    x, bias = torch.randn(tokens, 256).to(dtype), torch.randn(70).to(dtype)
-    residual = torch.randn(tokens, 70).to(dtype)
-    functions = {
-        "none": lambda y: y,
-        "silu": torch.nn.functional.silu,
-        "gelu": torch.nn.functional.gelu,
-        "gelu_tanh": lambda y: torch.nn.functional.gelu(y, approximate="tanh"),
-    }
-    for name, function in functions.items():
-        y = function(0.25 * (x.double() @ w.T) + bias.double())
-        got = ac4k.w4a16_linear(x, packed, bias, 0.25, activation=name)
-        assert nmse(got, y) < NMSE[dtype]
-        out = residual.clone()
-        ac4k.w4a16_linear(x, packed, bias, 0.25, activation=name, residual=out, out=out)
-        assert nmse(out, y + residual.double()) < NMSE[dtype]
+    check_epilogue("cpu", tokens, dtype)
+
+
+@pytest.mark.parametrize("tokens", [1, 9, 17, 130, 300])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_epilogue_on_the_device(device: str, tokens: int, dtype: torch.dtype) -> None:
+    try:
+        check_epilogue(device, tokens, dtype)
+    except NotImplementedError as error:
+        pytest.skip(str(error))
+
+
+def test_capture(device: str) -> None:
+    if device != "cuda":
+        pytest.skip("graphs are CUDA's")
+    packed = ac4k.w4a16_pack(*random_weight(128, 256, 32)).to(device)
+    x = torch.randn(4, 256, device=device).to(torch.bfloat16)
+    expected = ac4k.w4a16_linear(x, packed)
+    out = torch.empty_like(expected)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ac4k.w4a16_linear(x, packed, out=out)
+    out.zero_()
+    graph.replay()
+    assert torch.equal(out, expected)
 
 
 def test_configs_agree_and_threads_do_not_matter() -> None:
