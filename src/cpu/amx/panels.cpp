@@ -13,6 +13,8 @@ using avx512::PieceQuad;
 // The upper half of each number, then what it leaves: 32 columns each, in turn.
 struct StoreSplit {
   static constexpr int kPieces = 4;
+  template <class Format>
+  static constexpr bool kByTable = false;
   static AC4K_INLINE void row(const PieceQuad::Lanes (&values)[4], uint8_t* to) {
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {

@@ -1,5 +1,6 @@
 // PanelKernels of linear_table.hpp over a level's vectors: packed weights widened to pieces, and
-// the multiplication of f32 pieces. `Store` says how 64 numbers of a row are kept in pieces.
+// the multiplication of f32 pieces. `Store` says how 64 numbers of a row are kept in pieces, or
+// (kByTable) makes the pieces of a quad from the codes itself.
 #pragma once
 
 #include "cpu/common/gemm-inl.hpp"
@@ -19,6 +20,11 @@ template <class Q, class Format, class Store>
 AC4K_INLINE void widen_quad(const uint8_t* block, int j, int quad,
                             const typename Q::Lanes (&scales)[2],
                             const typename Q::Lanes (&minimums)[2], uint8_t* pieces) {
+  if constexpr (Store::template kByTable<Format>) {
+    Store::template rows<Format>(block, j, quad, scales, minimums,
+                                 pieces + quad % 8 * kPieceRowBytes);
+    return;
+  }
   typename Q::Codes codes[2];
   Format::template codes<Q>(block, j, quad, codes);
 #pragma GCC unroll 2
@@ -88,6 +94,8 @@ void widen_tile(const uint8_t* tile, int64_t first, int64_t num_sub_blocks, uint
 template <class Q>
 struct StoreF32 {
   static constexpr int kPieces = 4;
+  template <class Format>
+  static constexpr bool kByTable = false;
   static AC4K_INLINE void row(const typename Q::Lanes (&values)[4], uint8_t* to) {
 #pragma GCC unroll 4
     for (int b = 0; b < 4; ++b) {

@@ -62,6 +62,10 @@ struct FormatBase {
   // and `codes_in_place`.
   static constexpr int kSecondUnit = 1;
   static constexpr bool kFourScales = false;
+  // Are codes nibbles, in planes at the start of the block, with scales for 32 columns or more?
+  static constexpr bool kNibblesBy32 = false;
+  // What a code is without scale and minimum.
+  static constexpr uint8_t plain_value(int code) { return static_cast<uint8_t>(code); }
 };
 
 template <class Q>
@@ -88,7 +92,7 @@ template <WeightFormat kWhich, int kOffsetOfCodes>
 struct Nibbles : FormatBase<kWhich> {
   static constexpr float kOffset = kOffsetOfCodes;
   static constexpr int kSecondUnit = 16;
-  static constexpr bool kFourScales = true;
+  static constexpr bool kFourScales = true, kNibblesBy32 = true;
   template <class Q>
   static AC4K_INLINE void codes_in_place(const uint8_t* block, int, int quad,
                                          typename Q::Codes (&c)[2]) {
@@ -114,6 +118,7 @@ struct Q4_0 : Nibbles<WeightFormat::q4_0, 8> {};
 template <class Base, const uint8_t (&kTable)[16]>
 struct Looked : Base {
   static constexpr int kSecondUnit = 1;
+  static constexpr uint8_t plain_value(int code) { return kTable[code]; }
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
     nibbles<Q>(block + j * kNibblePlane, quad, c);
@@ -137,6 +142,7 @@ struct MXFP4 : Looked<Nibbles<WeightFormat::mxfp4, 12>, kFp4Table> {
 };
 
 struct NVFP4 : Looked<Nibbles<WeightFormat::nvfp4, 12>, kFp4Table> {
+  static constexpr bool kNibblesBy32 = false;
   template <class Q>
   static AC4K_INLINE void scales(const uint8_t* block, int quad, typename Q::Lanes (&s)[2]) {
     Q::half_ue4m3(block + kNibblePlane + quad * 8, s);
@@ -154,7 +160,7 @@ struct WithMinimum : FormatBase<kWhich> {
   static constexpr float kOffset = 0;
   static constexpr int kScales = kNibblePlane + (kFifthBit ? kBitPlane : 0);
   static constexpr int kSecondUnit = kFifthBit ? 1 : 16;
-  static constexpr bool kFourScales = true;
+  static constexpr bool kFourScales = true, kNibblesBy32 = !kFifthBit;
   template <class Q>
   static AC4K_INLINE void codes_in_place(const uint8_t* block, int, int quad,
                                          typename Q::Codes (&c)[2]) {
@@ -282,6 +288,7 @@ struct FourOrFiveBitsK : FormatBase<kWhich> {
   static constexpr float kOffset = 0;
   static constexpr int kScales = 4 * (kNibblePlane + (kFifthBit ? kBitPlane : 0)), kRecord = 32;
   static constexpr int kSecondUnit = kFifthBit ? 1 : 16;
+  static constexpr bool kNibblesBy32 = !kFifthBit;
   template <class Q>
   static AC4K_INLINE void codes_in_place(const uint8_t* block, int j, int quad,
                                          typename Q::Codes (&c)[2]) {
@@ -348,7 +355,7 @@ struct W4 : FormatBase<kWhich> {
   static constexpr float kOffset = kHasMinimum ? 0 : 8;
   static constexpr int kScales = FormatBase<kWhich>::kSubBlocks * kNibblePlane;
   static constexpr bool kBy32 = block_of(kWhich).values == 32;
-  static constexpr bool kFourScales = kBy32 && !kBF16;
+  static constexpr bool kFourScales = kBy32 && !kBF16, kNibblesBy32 = true;
   static constexpr int kSecondUnit = 16;
   static constexpr int kEntry = kHasMinimum ? 4 : 2;        // bytes of a scale
   static constexpr int kRow = kBy32 ? 2 * kEntry : kEntry;  // of a row
