@@ -49,13 +49,12 @@ struct StoreBF16 {
     const __m512i both = _mm512_loadu_si512(block + j * kNibblePlane + quad * 64);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-      alignas(64) float d[16], m[16];
-      scales[i].store(d);
-      if constexpr (Format::kHasMinimum) minimums[i].store(m);
+      // Lanes 0 and 2 are of the first and the second 32 columns.
       const auto numbers = [&](int lane) __attribute__((always_inline)) {
-        const __m512 scale = _mm512_set1_ps(d[lane]);
+        const __m512i all = _mm512_set1_epi32(lane);
+        const __m512 scale = _mm512_permutexvar_ps(all, scales[i].v);
         if constexpr (!Format::kHasMinimum) return _mm512_mul_ps(values, scale);
-        return _mm512_fmadd_ps(values, scale, _mm512_set1_ps(m[lane]));
+        return _mm512_fmadd_ps(values, scale, _mm512_permutexvar_ps(all, minimums[i].v));
       };
       const __m512bh rounded = _mm512_cvtne2ps_pbh(numbers(2), numbers(0));
       const auto& table = reinterpret_cast<const __m512i&>(rounded);

@@ -302,17 +302,16 @@ struct QuadOf {
   static AC4K_INLINE __m512i wide_bytes(const uint8_t* p) {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
-  // One conversion for both, and loads that repeat a number for nothing.
+  // One conversion for both.
   static AC4K_INLINE void broadcast_halves(const uint8_t* first, const uint8_t* second,
                                            uint32_t flipped, Lanes (&d)[2]) {
     uint16_t low, high;
     __builtin_memcpy(&low, first, 2);
     __builtin_memcpy(&high, second, 2);
     const uint32_t bits = (low | (uint32_t{high} << 16)) ^ flipped;
-    alignas(16) float values[4];
-    _mm_store_ps(values, _mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(bits))));
-    d[0].v = _mm512_set1_ps(values[0]);
-    d[1].v = _mm512_set1_ps(values[1]);
+    const __m128 values = _mm_cvtph_ps(_mm_cvtsi32_si128(static_cast<int>(bits)));
+    d[0].v = _mm512_broadcastss_ps(values);
+    d[1].v = _mm512_broadcastss_ps(_mm_movehdup_ps(values));
   }
   static AC4K_INLINE __m256i load_pair(const uint8_t* low, const uint8_t* high) {
     return _mm256_inserti128_si256(

@@ -88,14 +88,14 @@ struct QuadSums {
   Lanes sums[2][kTokens];
 
   template <int kSubBlock>
-  AC4K_INLINE void add_part(const uint8_t* blocks, int quad, const float (&scales)[2][16],
+  AC4K_INLINE void add_part(const uint8_t* blocks, int quad, const Lanes (&scales)[2],
                             const ActivationGroup* const (&x)[kTokens]) {
     Codes codes[2];
     const uint8_t* block = blocks + kSubBlock / Format::kSubBlocks * Format::kBlockBytes;
     codes_of<Q, Format>(block, kSubBlock % Format::kSubBlocks, quad, codes);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-      const Lanes scale = Lanes::load_four(scales[i] + 4 * kSubBlock);
+      const Lanes scale = Q::template spread<kSubBlock>(scales[i]);
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
         sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[kSubBlock]), scale, sums[i][t]);
@@ -116,14 +116,10 @@ struct QuadSums {
         sums[i][t] = (Format::kHasMinimum ? minimums[i] : scales[i]) * Lanes::load(x[t]->sums[i]);
       }
     }
-    // Through memory: a load repeats four numbers for nothing, a shuffle does not.
-    alignas(64) float stored[2][16];
-    scales[0].store(stored[0]);
-    scales[1].store(stored[1]);
-    add_part<0>(blocks, quad, stored, x);
-    add_part<1>(blocks, quad, stored, x);
-    add_part<2>(blocks, quad, stored, x);
-    add_part<3>(blocks, quad, stored, x);
+    add_part<0>(blocks, quad, scales, x);
+    add_part<1>(blocks, quad, scales, x);
+    add_part<2>(blocks, quad, scales, x);
+    add_part<3>(blocks, quad, scales, x);
   }
 
   // Sub-blocks `first` and on of the group: one block.
