@@ -137,6 +137,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void** param
   state.first_param = params != nullptr ? params[0] : nullptr;
   return CUDA_SUCCESS;
 }
+CUresult cuOccupancyMaxActiveClusters(int* count, CUfunction, const CUlaunchConfig* config) {
+  const unsigned int blocks = config->numAttrs > 0 ? config->attrs[0].value.clusterDim.x : 1;
+  return *count = static_cast<int>(132 / blocks), CUDA_SUCCESS;
+}
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, uint32_t rank, void*,
                                 const uint64_t*, const uint64_t*, const uint32_t*, const uint32_t*,
                                 CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,

@@ -69,6 +69,7 @@ AC4K_SAME(CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 AC4K_SAME(CU_STREAM_CAPTURE_MODE_GLOBAL);
 AC4K_SAME(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 AC4K_SAME(CU_STREAM_CAPTURE_MODE_RELAXED);
+AC4K_SAME(CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 AC4K_SAME(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 AC4K_SAME(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 AC4K_SAME(CU_TENSOR_MAP_DATA_TYPE_UINT8);
@@ -285,7 +286,8 @@ TEST_F(FakeDriver, LaunchPassesEverythingOn) {
                                      .block = {128, 2, 1},
                                      .cluster = {2, 1, 1},
                                      .shared_bytes = 1000,
-                                     .dependent = true};
+                                     .dependent = true,
+                                     .cooperative = true};
     ASSERT_EQ(cu::launch(static_kernel, config, 1, stream, params), AC4K_OK) << ac4k_last_error();
     EXPECT_EQ(fake.num_launches, 1);
     EXPECT_EQ(fake.device_of_launch, 1);
@@ -295,13 +297,29 @@ TEST_F(FakeDriver, LaunchPassesEverythingOn) {
     EXPECT_EQ(fake.config.blockDimY, 2u);
     EXPECT_EQ(fake.config.sharedMemBytes, 1000u);
     EXPECT_EQ(static_cast<void*>(fake.config.hStream), stream);
-    ASSERT_EQ(fake.config.numAttrs, 2u);
+    ASSERT_EQ(fake.config.numAttrs, 3u);
     EXPECT_EQ(fake.attributes[0].id, cu::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
     EXPECT_EQ(fake.attributes[0].value.clusterDim.x, 2u);
     EXPECT_EQ(fake.attributes[1].id, cu::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
     EXPECT_EQ(fake.attributes[1].value.programmaticStreamSerializationAllowed, 1);
+    EXPECT_EQ(fake.attributes[2].id, cu::CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
+    EXPECT_EQ(fake.attributes[2].value.cooperative, 1);
     EXPECT_EQ(fake.num_pushes, fake.num_pops);
     EXPECT_EQ(fake.num_attribute_sets, 0);
+  });
+}
+
+TEST_F(FakeDriver, ClustersAtOnce) {
+  in_child([] {
+    FakeCuda& fake = enter();
+    int count = 0;
+    const cu::LaunchConfig config = {
+        .grid = {8, 1, 1}, .block = {512, 1, 1}, .cluster = {8, 1, 1}, .shared_bytes = 200 * 1024};
+    ASSERT_EQ(cu::max_active_clusters(static_kernel, config, 0, nullptr, &count), AC4K_OK);
+    EXPECT_EQ(count, 16);
+    EXPECT_EQ(fake.num_launches, 0);
+    EXPECT_EQ(fake.max_dynamic_shared, 226 * 1024);
+    EXPECT_EQ(fake.num_pushes, fake.num_pops);
   });
 }
 

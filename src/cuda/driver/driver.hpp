@@ -37,6 +37,8 @@ namespace ac4k::cuda {
   X(cuKernelGetAttribute, cuKernelGetAttribute, (int*, CUfunction_attribute, CUkernel, CUdevice)) \
   X(cuKernelSetAttribute, cuKernelSetAttribute, (CUfunction_attribute, int, CUkernel, CUdevice))  \
   X(cuLaunchKernelEx, cuLaunchKernelEx, (const CUlaunchConfig*, CUfunction, void**, void**))      \
+  X(cuOccupancyMaxActiveClusters, cuOccupancyMaxActiveClusters,                                   \
+    (int*, CUfunction, const CUlaunchConfig*))                                                    \
   X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled,                                               \
     (CUtensorMap*, CUtensorMapDataType, uint32_t, void*, const uint64_t*, const uint64_t*,        \
      const uint32_t*, const uint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,                 \

@@ -21,7 +21,7 @@ std::string text(const Dim3& d) {
 bool has_clusters(const Dim3& cluster) { return (cluster.x | cluster.y | cluster.z) != 0; }
 
 Status check_config(const Kernel& kernel, const LaunchConfig& config) {
-  const auto& [grid, block, cluster, shared_bytes, dependent] = config;
+  const auto& [grid, block, cluster, shared_bytes, dependent, cooperative] = config;
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.x > kMaxGridX || grid.y > kMaxGridYZ ||
       grid.z > kMaxGridYZ) {
     return fail(AC4K_INVALID_VALUE, "kernel ", kernel.entry(), ": a grid of ", text(grid),
@@ -42,6 +42,35 @@ Status check_config(const Kernel& kernel, const LaunchConfig& config) {
   return AC4K_OK;
 }
 
+// The attributes of a launch, and what the driver reads them from: lives as long as the call.
+struct DriverConfig {
+  CUlaunchAttribute attributes[3] = {};
+  CUlaunchConfig config = {};
+
+  DriverConfig(const LaunchConfig& from, CUstream stream) {
+    unsigned int count = 0;
+    if (has_clusters(from.cluster)) {
+      CUlaunchAttribute& attribute = attributes[count++];
+      attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+      attribute.value.clusterDim = {from.cluster.x, from.cluster.y, from.cluster.z};
+    }
+    if (from.dependent) {
+      CUlaunchAttribute& attribute = attributes[count++];
+      attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+      attribute.value.programmaticStreamSerializationAllowed = 1;
+    }
+    if (from.cooperative) {
+      CUlaunchAttribute& attribute = attributes[count++];
+      attribute.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
+      attribute.value.cooperative = 1;
+    }
+    config = {from.grid.x,  from.grid.y,       from.grid.z, from.block.x, from.block.y,
+              from.block.z, from.shared_bytes, stream,      attributes,   count};
+  }
+  DriverConfig(const DriverConfig&) = delete;
+  DriverConfig& operator=(const DriverConfig&) = delete;
+};
+
 }  // namespace
 
 void set_dependent_launch(bool on) {
@@ -58,31 +87,32 @@ Status launch(Kernel& kernel, const LaunchConfig& config, int device, void* stre
   const DeviceGuard guard(device);
   AC4K_TRY(guard.status());
 
-  CUlaunchAttribute attributes[2] = {};
-  unsigned int num_attributes = 0;
-  if (has_clusters(config.cluster)) {
-    CUlaunchAttribute& attribute = attributes[num_attributes++];
-    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attribute.value.clusterDim = {config.cluster.x, config.cluster.y, config.cluster.z};
-  }
-  if (config.dependent) {
-    CUlaunchAttribute& attribute = attributes[num_attributes++];
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-  }
-  const CUlaunchConfig cu_config = {
-      config.grid.x,  config.grid.y,       config.grid.z, config.block.x, config.block.y,
-      config.block.z, config.shared_bytes, cu_stream,     attributes,     num_attributes};
+  const DriverConfig cu_config(config, cu_stream);
   const Driver& api = *driver();
   // The driver takes a CUkernel where a CUfunction is asked for.
-  const CUresult result =
-      api.cuLaunchKernelEx(&cu_config, reinterpret_cast<CUfunction>(handle), params, nullptr);
+  const CUresult result = api.cuLaunchKernelEx(
+      &cu_config.config, reinterpret_cast<CUfunction>(handle), params, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]] {
     const Status status = check(api, result, "cuLaunchKernelEx");
     return fail(status, ac4k_last_error(), " of ", kernel.module(), ":", kernel.entry(), ", grid ",
                 text(config.grid), ", block ", text(config.block), ", ", config.shared_bytes,
                 " bytes of dynamic shared memory");
   }
+  return AC4K_OK;
+}
+
+Status max_active_clusters(Kernel& kernel, const LaunchConfig& config, int device, void* stream,
+                           int* count) {
+  AC4K_TRY(check_config(kernel, config));
+  const auto cu_stream = static_cast<CUstream>(stream);
+  CUkernel handle = nullptr;
+  AC4K_TRY(kernel.get(device, cu_stream, &handle));
+  AC4K_TRY(kernel.allow_shared(device, config.shared_bytes));
+  const DeviceGuard guard(device);
+  AC4K_TRY(guard.status());
+  const DriverConfig cu_config(config, cu_stream);
+  AC4K_CUDA_TRY(*driver(), cuOccupancyMaxActiveClusters, count,
+                reinterpret_cast<CUfunction>(handle), &cu_config.config);
   return AC4K_OK;
 }
 

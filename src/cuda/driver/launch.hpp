@@ -23,6 +23,8 @@ struct LaunchConfig {
   // Programmatic dependent launch: may start before the kernel in front of it has ended, and waits
   // for its results itself (griddepcontrol.wait).
   bool dependent = false;
+  // All blocks run at once, so that they may wait for each other, or the launch fails.
+  bool cooperative = false;
 };
 
 // Whether the library's own kernels are launched as dependent ones: the setting dependent_launch,
@@ -32,6 +34,11 @@ bool dependent_launch();
 
 // Enqueues the kernel; never waits. `params` holds one pointer per kernel argument.
 Status launch(Kernel& kernel, const LaunchConfig& config, int device, void* stream, void** params);
+
+// How many clusters of such a launch run at once on a device that has nothing else to do; the grid
+// does not matter.
+Status max_active_clusters(Kernel& kernel, const LaunchConfig& config, int device, void* stream,
+                           int* count);
 
 // The form of AC4K's own kernels: one struct, `const __grid_constant__ Params params`.
 template <typename Params>
