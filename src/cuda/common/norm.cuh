@@ -67,12 +67,30 @@ __device__ __forceinline__ Vector<T> load_or_fill(const void* from, uint32_t ind
     bits = __ldca(static_cast<const uint4*>(from) + index);
   return *reinterpret_cast<const Vector<T>*>(&bits);
 }
-template <typename T, int kVectors>
-__device__ __forceinline__ void load_or_fill(RowRegisters<T, kVectors>& registers, const void* from,
-                                             uint32_t num_vectors, uint32_t otherwise) {
+template <typename T>
+__device__ __forceinline__ Vector<T> load_weight(const NormPart& part, uint32_t index,
+                                                 uint32_t num_vectors) {
+  return load_or_fill<T>(part.weight, index, num_vectors, kOnes<T>);
+}
+template <typename T>
+__device__ __forceinline__ Vector<T> load_bias(const NormPart& part, uint32_t index,
+                                               uint32_t num_vectors) {
+  return load_or_fill<T>(part.bias, index, num_vectors, kNegativeZeros<T>);
+}
+// All of a thread's; RMS norm has no bias.
+template <NormKind kKind, typename T, int kVectors>
+__device__ __forceinline__ void load_weights(const NormPart& part, uint32_t num_vectors,
+                                             RowRegisters<T, kVectors>& weight,
+                                             RowRegisters<T, kVectors>& bias) {
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    registers.vectors[i] = load_or_fill<T>(from, registers.index(i), num_vectors, otherwise);
+    weight.vectors[i] = load_weight<T>(part, weight.index(i), num_vectors);
+  }
+  if constexpr (kKind == NormKind::layer) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      bias.vectors[i] = load_bias<T>(part, bias.index(i), num_vectors);
+    }
   }
 }
 
@@ -87,6 +105,12 @@ __device__ __forceinline__ Vector<T, kBytes> add(const Vector<T, kBytes>& x,
 #pragma unroll
   for (int j = 0; j < kSize; ++j) a[j] += b[j];
   return narrow<T, kBytes>(a);
+}
+template <typename T, int kVectors>
+__device__ __forceinline__ void add(RowRegisters<T, kVectors>& x,
+                                    const RowRegisters<T, kVectors>& residual) {
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) x.vectors[i] = add(x.vectors[i], residual.vectors[i]);
 }
 
 template <NormKind kKind, bool kCastFirst, typename T, int kBytes>
@@ -111,6 +135,16 @@ __device__ __forceinline__ Vector<T, kBytes> normalise(const Vector<T, kBytes>& 
   }
   return narrow<T, kBytes>(y);
 }
+// `cast_first` is the same for the whole grid.
+template <NormKind kKind, typename T, int kBytes>
+__device__ __forceinline__ Vector<T, kBytes> normalise(const Vector<T, kBytes>& x,
+                                                       const RowStatistics& row,
+                                                       const Vector<T, kBytes>& weight,
+                                                       const Vector<T, kBytes>& bias,
+                                                       bool cast_first) {
+  return sizeof(T) == 2 && cast_first ? normalise<kKind, true>(x, row, weight, bias)
+                                      : normalise<kKind, false>(x, row, weight, bias);
+}
 
 // 16-bit numbers add up to a mean that is as good as exact; the mean of floats is put right by the
 // sum of the centred values.
@@ -119,12 +153,13 @@ inline constexpr bool kMeanHasError = sizeof(T) == 4;
 
 // This thread's sums of a row in registers: of the squares of the values minus the pivot, and of
 // these values themselves where the pivot may be off. Vectors past the end of the row do not count.
-template <typename T, int kVectors>
-__device__ __forceinline__ void add_centred(const RowRegisters<T, kVectors>& x,
+// With kFold > 1, of every kFold-th vector from `fold` on (BlockGroup).
+template <int kFold, typename T, int kVectors>
+__device__ __forceinline__ void add_centred(const RowRegisters<T, kVectors>& x, int fold,
                                             uint32_t num_vectors, float pivot, float* sums) {
   constexpr int kSize = Vector<T>::kSize;
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
+  for (int i = fold; i < kVectors; i += kFold) {
     if (x.index(i) >= num_vectors) continue;
     float values[kSize];
     widen(x.vectors[i], values);
@@ -140,79 +175,92 @@ __device__ __forceinline__ void add_centred(const RowRegisters<T, kVectors>& x,
 // Layer norm's statistics of a row that a block shares, with one barrier: each warp centres its
 // values on their own mean, and what it found is then moved to the pivot of the first warp. That
 // one holds at least as many values as any other, so its mean is within sqrt(warps) standard
-// deviations of the row's, and moving there costs no more digits than that.
-template <int kMaxThreads, typename T, int kVectors>
-__device__ __forceinline__ RowStatistics
-layer_statistics_of_block(const RowRegisters<T, kVectors>& x, float warp_sum, uint32_t num_vectors,
-                          float inverse_columns, float eps) {
+// deviations of the row's, and moving there costs no more digits than that. `warp_sums`: of the
+// warps this one stands for (BlockGroup).
+template <typename Group, typename T, int kVectors>
+__device__ __forceinline__ RowStatistics layer_statistics_of_block(
+    const RowRegisters<T, kVectors>& x, const float (&warp_sums)[Group::kFold],
+    uint32_t num_vectors, float inverse_columns, float eps, uint32_t turn) {
   struct alignas(16) WarpPart {
     float pivot, sum, sum_of_squares, count;
   };
-  __shared__ WarpPart parts[kMaxThreads / kWarpThreads];
+  constexpr int kMaxWarps = Group::kThreads / kWarpThreads, kFold = Group::kFold;
+  constexpr int kSums = 1 + kMeanHasError<T>;
+  __shared__ WarpPart parts_of_turns[Group::kNumTurns][kMaxWarps];
+  WarpPart(&parts)[kMaxWarps] = parts_of_turns[Group::kNumTurns == 1 ? 0 : turn];
   const uint32_t thread = threadIdx.x, num_warps = blockDim.x / kWarpThreads;
   const uint32_t warp = thread / kWarpThreads;
-  uint32_t vectors = 0;  // of this warp
+  float pivots[kFold], counts[kFold], centred[kFold * kSums] = {};
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    const uint32_t first = warp * kWarpThreads + static_cast<uint32_t>(i) * blockDim.x;
-    if (first < num_vectors) vectors += min(num_vectors - first, uint32_t{kWarpThreads});
+  for (int fold = 0; fold < kFold; ++fold) {
+    uint32_t vectors = 0;  // of this warp
+#pragma unroll
+    for (int i = fold; i < kVectors; i += kFold) {
+      const uint32_t first = warp * kWarpThreads + static_cast<uint32_t>(i) * blockDim.x;
+      if (first < num_vectors) vectors += min(num_vectors - first, uint32_t{kWarpThreads});
+    }
+    counts[fold] = static_cast<float>(vectors * Vector<T>::kSize);
+    pivots[fold] = __fdividef(warp_sums[fold], fmaxf(counts[fold], 1.0f));
+    add_centred<kFold>(x, fold, num_vectors, pivots[fold], centred + kSums * fold);
   }
-  const float count = static_cast<float>(vectors * Vector<T>::kSize);
-  const float pivot = __fdividef(warp_sum, fmaxf(count, 1.0f));
-  float centred[1 + kMeanHasError<T>] = {};
-  add_centred(x, num_vectors, pivot, centred);
   reduce_lanes<Sum>(centred, kWarpThreads);
   if (thread % kWarpThreads == 0) {
-    parts[warp] = {pivot, kMeanHasError<T> ? centred[kMeanHasError<T>] : 0.0f, centred[0], count};
+#pragma unroll
+    for (int fold = 0; fold < kFold; ++fold) {
+      parts[warp + fold * num_warps] = {pivots[fold],
+                                        kMeanHasError<T> ? centred[kSums * fold + kSums - 1] : 0.0f,
+                                        centred[kSums * fold], counts[fold]};
+    }
   }
   __syncthreads();
+  // A lane for each warp; the order of the additions does not depend on kMaxWarps.
   const float first_pivot = parts[0].pivot;
-  float sum = 0.0f, sum_of_squares = 0.0f;
-#pragma unroll
-  for (int i = 0; i < kMaxThreads / kWarpThreads; ++i) {
-    if (i >= num_warps) break;
-    const WarpPart part = parts[i];
+  const uint32_t lane = thread % kMaxWarps;
+  float sums[2] = {};
+  if (lane < num_warps * kFold) {
+    const WarpPart part = parts[lane];
     const float shift = part.pivot - first_pivot;
-    sum += __fmaf_rn(part.count, shift, part.sum);
+    sums[0] = __fmaf_rn(part.count, shift, part.sum);
     // The bracket has the sign of the shift wherever this is large: no infinities of two signs.
-    sum_of_squares +=
-        __fmaf_rn(shift, __fmaf_rn(part.count, shift, 2.0f * part.sum), part.sum_of_squares);
+    sums[1] = __fmaf_rn(shift, __fmaf_rn(part.count, shift, 2.0f * part.sum), part.sum_of_squares);
   }
-  return layer_statistics(first_pivot, sum, sum_of_squares, inverse_columns, eps);
+  reduce_lanes<Sum>(sums, kMaxWarps);
+  return layer_statistics(first_pivot, sums[0], sums[1], inverse_columns, eps);
 }
 
 // Statistics of rows held in registers. Vectors past the end of a row are zeros, which a sum does
-// not see.
+// not see. Where a block shares a row there is one barrier inside, which a thread reaches when it
+// has read its part of the row. `turn`: see BlockGroup.
 template <NormKind kKind, typename Group, typename T, int kVectors>
 __device__ __forceinline__ void row_statistics(
     const RowRegisters<T, kVectors> (&x)[Group::kNumRows], uint32_t num_vectors,
-    float inverse_columns, float eps, RowStatistics (&statistics)[Group::kNumRows]) {
-  constexpr int kRows = Group::kNumRows, kSize = Vector<T>::kSize;
-  float sums[kRows];
+    float inverse_columns, float eps, RowStatistics (&statistics)[Group::kNumRows],
+    uint32_t turn = 0) {
+  constexpr int kRows = Group::kNumRows, kFold = Group::kFold, kSize = Vector<T>::kSize;
+  float sums[kRows * kFold] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
-    sums[r] = 0.0f;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       float values[kSize];
       widen(x[r].vectors[i], values);
+      float& sum = sums[r * kFold + i % kFold];
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
-        sums[r] =
-            kKind == NormKind::rms ? __fmaf_rn(values[j], values[j], sums[r]) : sums[r] + values[j];
+        sum = kKind == NormKind::rms ? __fmaf_rn(values[j], values[j], sum) : sum + values[j];
       }
     }
   }
   if constexpr (kKind == NormKind::rms) {
-    Group::template reduce<Sum, 0>(sums);
+    Group::template reduce<Sum, 0, kFold>(sums, turn);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       statistics[r] = rms_statistics(sums[r], inverse_columns, eps);
     }
   } else if constexpr (Group::kSharedByBlock) {
     reduce_lanes<Sum>(sums, kWarpThreads);
-    statistics[0] = layer_statistics_of_block<Group::kThreads>(x[0], sums[0], num_vectors,
-                                                               inverse_columns, eps);
+    statistics[0] =
+        layer_statistics_of_block<Group>(x[0], sums, num_vectors, inverse_columns, eps, turn);
   } else {
     Group::template reduce<Sum, 0>(sums);
     constexpr int kSums = 1 + kMeanHasError<T>;
@@ -220,7 +268,7 @@ __device__ __forceinline__ void row_statistics(
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       sums[r] *= inverse_columns;
-      add_centred(x[r], num_vectors, sums[r], centred + kSums * r);
+      add_centred<1>(x[r], 0, num_vectors, sums[r], centred + kSums * r);
     }
     Group::template reduce<Sum, 1>(centred);
 #pragma unroll
@@ -266,26 +314,19 @@ __device__ __forceinline__ void normalised_rows(const Params& params, const Norm
           static_cast<const T*>(params.residual) + offset_of_row(params.residual_rows, row),
           num_vectors);
     }
-    if constexpr (kWeightsEarly) load_or_fill(weight, part.weight, num_vectors, kOnes<T>);
+    if constexpr (kWeightsEarly) load_weights<kKind>(part, num_vectors, weight, bias);
     allow_next_kernel();
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const uint32_t row = Group::row(block, r);
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        x[r].vectors[i] = add(x[r].vectors[i], residual[r].vectors[i]);
-      }
+      add(x[r], residual[r]);
       if (Group::kAlwaysInRange || row < part.num_rows) {
         x[r].store_to(static_cast<T*>(params.sum) + offset_of_row(params.sum_rows, row),
                       num_vectors);
       }
     }
   } else {
-    if constexpr (kWeightsEarly) {
-      load_or_fill(weight, part.weight, num_vectors, kOnes<T>);
-      if constexpr (kKind == NormKind::layer)
-        load_or_fill(bias, part.bias, num_vectors, kNegativeZeros<T>);
-    }
+    if constexpr (kWeightsEarly) load_weights<kKind>(part, num_vectors, weight, bias);
     allow_next_kernel();
   }
   row_statistics<kKind, Group>(x, num_vectors, part.inverse_columns, params.eps, statistics);
@@ -298,18 +339,16 @@ __device__ __forceinline__ void normalised_rows(const Params& params, const Norm
   for (int i = 0; i < kVectors; ++i) {
     const uint32_t index = weight.index(i);
     if constexpr (!kWeightsEarly) {
-      weight.vectors[i] = load_or_fill<T>(part.weight, index, num_vectors, kOnes<T>);
+      weight.vectors[i] = load_weight<T>(part, index, num_vectors);
     }
     if constexpr (!kWeightsEarly && kKind == NormKind::layer) {
-      bias.vectors[i] = load_or_fill<T>(part.bias, index, num_vectors, kNegativeZeros<T>);
+      bias.vectors[i] = load_bias<T>(part, index, num_vectors);
     }
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       auto& vector = x[r].vectors[i];
-      vector =
-          sizeof(T) == 2 && params.cast_first
-              ? normalise<kKind, true>(vector, statistics[r], weight.vectors[i], bias.vectors[i])
-              : normalise<kKind, false>(vector, statistics[r], weight.vectors[i], bias.vectors[i]);
+      vector = normalise<kKind>(vector, statistics[r], weight.vectors[i], bias.vectors[i],
+                                params.cast_first);
     }
   }
 }
@@ -323,6 +362,19 @@ __device__ constexpr int norm_blocks(const RowVariant& variant) {
   return variant.vectors_per_thread == 8 ? 1 : variant.min_blocks * 5 / 6;
 }
 
+// The results of normalised_rows.
+template <typename Group, typename T, int kVectors>
+__device__ __forceinline__ void store_rows(const NormPart& part, uint32_t block,
+                                           const RowRegisters<T, kVectors> (&y)[Group::kNumRows]) {
+#pragma unroll
+  for (int r = 0; r < Group::kNumRows; ++r) {
+    const uint32_t row = Group::row(block, r);
+    if (!Group::kAlwaysInRange && row >= part.num_rows) continue;
+    y[r].store_to(static_cast<T*>(part.out) + offset_of_row(part.out_rows, row),
+                  vectors_of<T>(part));
+  }
+}
+
 // Grid and block as the variant says (rows.h): groups of threads have a row each, or a block has.
 // All rows, weight and bias are aligned to 16 bytes. Shared memory: up to 256 bytes for the sums.
 // Roofline: HBM, 1 read to 1 write (2 to 2 with a residual).
@@ -333,13 +385,7 @@ __device__ __forceinline__ void norm_rows(const Params& params) {
   const auto [part, block] = part_of(params);
   RowRegisters<T, kVectors> x[Group::kNumRows];
   normalised_rows<kKind, Group>(params, part, block, x);
-#pragma unroll
-  for (int r = 0; r < Group::kNumRows; ++r) {
-    const uint32_t row = Group::row(block, r);
-    if (!Group::kAlwaysInRange && row >= part.num_rows) continue;
-    x[r].store_to(static_cast<T*>(part.out) + offset_of_row(part.out_rows, row),
-                  vectors_of<T>(part));
-  }
+  store_rows<Group>(part, block, x);
 }
 
 // Sums over a row in memory, by the whole block.
@@ -422,9 +468,7 @@ __device__ __forceinline__ void norm_loop(const Params& params) {
     const Vec x = reinterpret_cast<const Vec*>(row)[i];
     const Vec w = weight ? reinterpret_cast<const Vec*>(weight)[i] : ones;
     const Vec b = bias ? reinterpret_cast<const Vec*>(bias)[i] : zeros;
-    reinterpret_cast<Vec*>(out)[i] = sizeof(T) == 2 && params.cast_first
-                                         ? normalise<kKind, true>(x, statistics, w, b)
-                                         : normalise<kKind, false>(x, statistics, w, b);
+    reinterpret_cast<Vec*>(out)[i] = normalise<kKind>(x, statistics, w, b, params.cast_first);
   }
 }
 

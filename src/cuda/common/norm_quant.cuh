@@ -18,11 +18,31 @@ __device__ __forceinline__ float scale_for(OutputFormat format, float amax) {
 // max |x| of a vector; NaN counts for nothing.
 template <typename T>
 __device__ __forceinline__ float amax_of(const Vector<T>& vector) {
-  float values[Vector<T>::kSize], largest = 0.0f;
-  widen(vector, values);
+  if constexpr (sizeof(T) == 2) {
+    return reinterpret_cast<const Unit<T>&>(vector).amax();
+  } else {
+    float largest = 0.0f;
 #pragma unroll
-  for (int j = 0; j < Vector<T>::kSize; ++j) largest = fmaxf(largest, fabsf(values[j]));
-  return largest;
+    for (int j = 0; j < Vector<T>::kSize; ++j) largest = fmaxf(largest, fabsf(vector.values[j]));
+    return largest;
+  }
+}
+// The same of a thread's part of a normalised row. Past the end of a row RMS norm makes zeros of
+// zeros, or NaN, and no one need ask where that is.
+template <NormKind kKind, typename T, int kVectors>
+__device__ __forceinline__ float amax_of(const RowRegisters<T, kVectors>& y, uint32_t num_vectors) {
+  float largest = 0.0f;
+  Unit<T> largest_pairs = Unit<T>::zero();
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (kKind == NormKind::layer && y.index(i) >= num_vectors) continue;
+    if constexpr (sizeof(T) == 2) {
+      largest_pairs.raise_to_magnitude(reinterpret_cast<const Unit<T>&>(y.vectors[i]));
+    } else {
+      largest = fmaxf(largest, amax_of(y.vectors[i]));
+    }
+  }
+  return sizeof(T) == 2 ? largest_pairs.amax() : largest;
 }
 
 // Four codes; the format is the same for the whole grid.
@@ -34,30 +54,40 @@ __device__ __forceinline__ uint32_t encode4(OutputFormat format, float a, float 
 }
 
 // The codes of a vector, 8 bytes or (of float) 4.
-template <typename T>
-__device__ __forceinline__ void store_codes(OutputFormat format, unsigned char* to,
-                                            const Vector<T>& vector, float inverse) {
+template <typename Format, typename T>
+__device__ __forceinline__ void store_codes(unsigned char* to, const Vector<T>& vector,
+                                            float inverse) {
   constexpr int kSize = Vector<T>::kSize;
   float v[kSize];
   widen(vector, v);
 #pragma unroll
   for (int j = 0; j < kSize; ++j) v[j] = __fmul_rn(v[j], inverse);
-  const uint32_t low = encode4(format, v[0], v[1], v[2], v[3]);
+  const uint32_t low = Format::encode4(v[0], v[1], v[2], v[3]);
   if constexpr (kSize == 4) {
     *reinterpret_cast<uint32_t*>(to) = low;
   } else {
-    *reinterpret_cast<uint2*>(to) = uint2{low, encode4(format, v[4], v[5], v[6], v[7])};
+    *reinterpret_cast<uint2*>(to) = uint2{low, Format::encode4(v[4], v[5], v[6], v[7])};
+  }
+}
+// The codes of a thread's part of a row, vector i times inverse[i]; `to` is where its first belong.
+template <typename Format, typename T, int kVectors>
+__device__ __forceinline__ void store_codes(unsigned char* to, const RowRegisters<T, kVectors>& y,
+                                            uint32_t num_vectors,
+                                            const float (&inverses)[kVectors]) {
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    if (y.index(i) < num_vectors) store_codes<Format>(to, y.vectors[i], inverses[i]);
+    to += blockDim.x * Vector<T>::kSize;
   }
 }
 
 // One scale a row, or one for all (given): 1 / scale of each row.
-template <typename Group, typename T, int kVectors, typename Params>
+template <NormKind kKind, typename Group, typename T, int kVectors, typename Params>
 __device__ __forceinline__ void row_inverses(const Params& params, const NormPart& part,
                                              uint32_t block,
                                              const RowRegisters<T, kVectors> (&y)[Group::kNumRows],
-                                             float (&inverses)[Group::kNumRows]) {
+                                             float (&inverses)[Group::kNumRows], uint32_t turn) {
   constexpr int kRows = Group::kNumRows;
-  const uint32_t num_vectors = vectors_of<T>(part);
   const bool per_tensor = params.kind == ScaleKind::per_tensor;
   float scales[kRows];
   if (params.given_scales != nullptr) {
@@ -65,28 +95,90 @@ __device__ __forceinline__ void row_inverses(const Params& params, const NormPar
     for (int r = 0; r < kRows; ++r) {
       const uint32_t row = readable_row<Group>(Group::row(block, r), part.num_rows);
       scales[r] = params.given_scales[per_tensor ? 0 : row];
+      inverses[r] = inverse_of(scales[r]);
     }
   } else {
 #pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      scales[r] = 0.0f;
-#pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        if (y[r].index(i) < num_vectors) scales[r] = fmaxf(scales[r], amax_of(y[r].vectors[i]));
-      }
-    }
-    Group::template reduce<Max, 2>(scales);
+    for (int r = 0; r < kRows; ++r) scales[r] = amax_of<kKind>(y[r], vectors_of<T>(part));
+    Group::template reduce<Max, 2>(scales, turn);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       scales[r] = scale_for(params.format, scales[r]);
+      inverses[r] = inverse_of_found(scales[r]);
     }
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const uint32_t row = Group::row(block, r);
-    inverses[r] = inverse_of(scales[r]);
     const bool writes = per_tensor ? row == 0 : Group::kAlwaysInRange || row < part.num_rows;
     if (threadIdx.x == 0 && writes) params.scales[per_tensor ? 0 : row] = scales[r];
+  }
+}
+
+// A scale for each 128 columns of a row, whose lanes are neighbours: 16 of them, 32 of float, or
+// all of a shorter row. 1 / scale for each vector of this thread.
+template <typename Group, typename T, int kVectors, typename Params>
+__device__ __forceinline__ void group_inverses(const Params& params, uint32_t row, bool in_range,
+                                               uint32_t num_vectors,
+                                               const RowRegisters<T, kVectors>& y,
+                                               float (&inverses)[kVectors]) {
+  constexpr unsigned kLanes = kScaleGroup / Vector<T>::kSize;
+  const uint32_t num_groups = (num_vectors + kLanes - 1) / kLanes;
+  const int64_t first = static_cast<int64_t>(row) * num_groups;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t index = y.index(i);
+    const bool writes = in_range && index < num_vectors;
+    float scale[1];
+    if (params.given_scales != nullptr) {
+      scale[0] = writes ? params.given_scales[first + index / kLanes] : 1.0f;
+      inverses[i] = inverse_of(scale[0]);
+    } else {
+      scale[0] = index < num_vectors ? amax_of(y.vectors[i]) : 0.0f;
+      reduce_lanes<Max>(scale, Group::kSharedByBlock ? kLanes : min(blockDim.x, kLanes));
+      scale[0] = scale_for(params.format, scale[0]);
+      inverses[i] = inverse_of_found(scale[0]);
+    }
+    if (writes && index % kLanes == 0) params.scales[first + index / kLanes] = scale[0];
+  }
+}
+
+// Codes and scales of normalised rows.
+template <NormKind kKind, typename Group, typename T, int kVectors, typename Params>
+__device__ __forceinline__ void quantise_rows(const Params& params, const NormPart& part,
+                                              uint32_t block,
+                                              const RowRegisters<T, kVectors> (&y)[Group::kNumRows],
+                                              uint32_t turn = 0) {
+  constexpr int kRows = Group::kNumRows;
+  const uint32_t num_vectors = vectors_of<T>(part);
+  float of_rows[kRows];
+  if (params.kind != ScaleKind::group128)
+    row_inverses<kKind, Group>(params, part, block, y, of_rows, turn);
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const uint32_t row = Group::row(block, r);
+    const bool in_range = Group::kAlwaysInRange || row < part.num_rows;
+    float inverses[kVectors];
+    if (params.kind == ScaleKind::group128) {
+      group_inverses<Group>(params, row, in_range, num_vectors, y[r], inverses);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) inverses[i] = of_rows[r];
+    }
+    if (!in_range) continue;
+    unsigned char* to = params.codes + row * part.num_columns +
+                        threadIdx.x * static_cast<uint32_t>(Vector<T>::kSize);
+    switch (params.format) {
+      case OutputFormat::e4m3:
+        store_codes<E4M3>(to, y[r], num_vectors, inverses);
+        break;
+      case OutputFormat::e5m2:
+        store_codes<E5M2>(to, y[r], num_vectors, inverses);
+        break;
+      case OutputFormat::int8:
+        store_codes<Int8>(to, y[r], num_vectors, inverses);
+        break;
+    }
   }
 }
 
@@ -98,48 +190,15 @@ __device__ constexpr int norm_quant_blocks(const RowVariant& variant) {
   return kKind == NormKind::layer && !variant.whole_block ? blocks * 3 / 4 : blocks;
 }
 
-// As norm_rows (norm.cuh), with codes and scales as results. The lanes of a group of 128 columns
-// are neighbours: 16 of them, 32 of float, or all of a shorter row. Shared memory: up to 512 bytes.
+// As norm_rows (norm.cuh), with codes and scales as results. Shared memory: up to 512 bytes.
 // Roofline: HBM, 2 bytes read to 1 written for 16-bit types (4 to 3 with a residual).
 template <NormKind kKind, typename T, const RowVariant& kVariant, typename Params>
 __device__ __forceinline__ void norm_quant_rows(const Params& params) {
   using Group = typename GroupOf<kVariant>::type;
-  constexpr int kVectors = kVariant.vectors_per_thread, kRows = Group::kNumRows;
-  constexpr int kSize = Vector<T>::kSize, kLanes = kScaleGroup / kSize;
   const auto [part, block] = part_of(params.norm);
-  const uint32_t num_vectors = vectors_of<T>(part);
-  RowRegisters<T, kVectors> y[kRows];
+  RowRegisters<T, kVariant.vectors_per_thread> y[Group::kNumRows];
   normalised_rows<kKind, Group>(params.norm, part, block, y);
-
-  float inverses[kRows];
-  if (params.kind != ScaleKind::group128) row_inverses<Group>(params, part, block, y, inverses);
-  const uint32_t num_groups = (num_vectors + kLanes - 1) / kLanes;
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const uint32_t row = Group::row(block, r);
-    const bool in_range = Group::kAlwaysInRange || row < part.num_rows;
-    unsigned char* codes = params.codes + row * part.num_columns;
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const uint32_t index = y[r].index(i);
-      const bool writes = in_range && index < num_vectors;
-      float inverse = inverses[r];
-      if (params.kind == ScaleKind::group128) {
-        const int64_t place = static_cast<int64_t>(row) * num_groups + index / kLanes;
-        float scale[1];
-        if (params.given_scales != nullptr) {
-          scale[0] = writes ? params.given_scales[place] : 1.0f;
-        } else {
-          scale[0] = index < num_vectors ? amax_of(y[r].vectors[i]) : 0.0f;
-          reduce_lanes<Max>(scale, min(blockDim.x, static_cast<unsigned>(kLanes)));
-          scale[0] = scale_for(params.format, scale[0]);
-        }
-        inverse = inverse_of(scale[0]);
-        if (writes && index % kLanes == 0) params.scales[place] = scale[0];
-      }
-      if (writes) store_codes(params.format, codes + index * kSize, y[r].vectors[i], inverse);
-    }
-  }
+  quantise_rows<kKind, Group>(params, part, block, y);
 }
 
 // One row a block of whole warps, any length; kBytes as in norm_loop, whose sums these are. Each
@@ -162,10 +221,7 @@ __device__ __forceinline__ void norm_quant_loop(const Params& params) {
   const auto normalised = [&](int64_t column) {
     const One one{{x[column]}}, w{{weight ? weight[column] : narrow<T>(1.0f)}};
     const One b{{bias ? bias[column] : narrow<T>(-0.0f)}};
-    const One y = sizeof(T) == 2 && params.norm.cast_first
-                      ? normalise<kKind, true>(one, statistics, w, b)
-                      : normalise<kKind, false>(one, statistics, w, b);
-    return widen(y.values[0]);
+    return widen(normalise<kKind>(one, statistics, w, b, params.norm.cast_first).values[0]);
   };
 
   const int64_t num_groups = (part.num_columns + kScaleGroup - 1) / kScaleGroup;
