@@ -1,13 +1,14 @@
-// Which mixed-input kernel multiplies: by the number of tokens, and by how many blocks fill the
-// GPU.
+// Launches the kernels of the mixed-input engine.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <initializer_list>
 
 #include "cuda/driver/device.hpp"
 #include "cuda/driver/launch.hpp"
 #include "cuda/driver/tensor_map.hpp"
 #include "cuda/sm90a/mixed.h"
+#include "ops/elementwise.hpp"
+#include "ops/mixed_tiles.hpp"
 #include "ops/quant_linear.hpp"
 
 namespace ac4k {
@@ -15,26 +16,86 @@ namespace {
 
 static_assert(sizeof(TensorMap) == sizeof(cuda::CUtensorMap));
 
-// Kernels of one format, in the order of the types f16, bf16; float has one.
+// Kernels of one format for f16 or bf16.
+struct TypeKernels {
+  cuda::Kernel few[3];  // of 8, 16 and 32 columns
+  cuda::Kernel few_any;
+  cuda::Kernel many[kNumManyTiles];
+};
 struct FormatKernels {
-  cuda::Kernel few[2][2];  // 8 and 16 columns
-  cuda::Kernel few_f32;
-  cuda::Kernel many[kNumManyTiles][2];
+  TypeKernels types[2];
+  cuda::Kernel few_any_f32;
 };
 
-#define AC4K_TYPES(module, name) \
-  {cuda::Kernel{module, name "_f16"}, cuda::Kernel{module, name "_bf16"}}
-#define AC4K_FORMAT(name, values, bytes, columns)                                              \
-  FormatKernels{                                                                               \
-      {AC4K_TYPES("sm90a/mixed_" #name, "few_8"), AC4K_TYPES("sm90a/mixed_" #name, "few_16")}, \
-      cuda::Kernel{"sm90a/mixed_" #name, "few_16_f32"},                                        \
-      {AC4K_TYPES("sm90a/mixed_" #name, "many_0"), AC4K_TYPES("sm90a/mixed_" #name, "many_1"), \
-       AC4K_TYPES("sm90a/mixed_" #name, "many_2"), AC4K_TYPES("sm90a/mixed_" #name, "many_3")}},
+#define AC4K_TYPE(module, type)                                                       \
+  TypeKernels {                                                                       \
+    {{module, "few_8_" type}, {module, "few_16_" type}, {module, "few_32_" type}},    \
+        {module, "few_any_" type}, {                                                  \
+      {module, "many_0_" type}, {module, "many_1_" type}, {module, "many_2_" type}, { \
+        module, "many_3_" type                                                        \
+      }                                                                               \
+    }                                                                                 \
+  }
+#define AC4K_FORMAT(name, values, bytes, columns)                                                  \
+  FormatKernels{{AC4K_TYPE("sm90a/mixed_" #name, "f16"), AC4K_TYPE("sm90a/mixed_" #name, "bf16")}, \
+                {"sm90a/mixed_" #name, "few_any_f32"}},
 static constinit FormatKernels kernels_of_formats[] = {AC4K_WEIGHT_FORMATS(AC4K_FORMAT)};
 #undef AC4K_FORMAT
-#undef AC4K_TYPES
+#undef AC4K_TYPE
 
-constexpr int64_t kMaxClusterBlocks = 8;  // every GPU with clusters has this many
+Status device_of(const std::string& op, int device_id, const cuda::DeviceProperties** device) {
+  Status status = AC4K_OK;
+  *device = cuda::device_properties(device_id, status);
+  if (*device == nullptr) return status;
+  if ((*device)->arch == "sm90a") return AC4K_OK;
+  return fail(AC4K_UNSUPPORTED, op, ": expected a GPU of sm90a, got ", (*device)->arch);
+}
+
+MixedShape shape_of(WeightFormat format, int64_t tokens, int64_t N, int64_t K,
+                    const cuda::DeviceProperties& device) {
+  const WeightBlock& block = block_of(format);
+  return {.tokens = tokens,
+          .N = N,
+          .k_blocks = packed_blocks(block, K),
+          .sub_blocks = block.packed_columns / kSubBlockK,
+          .block_bytes = packed_block_bytes(block),
+          .whole_columns = K % kSubBlockK == 0,
+          .shared_per_block = device.shared_per_block};
+}
+
+// How many clusters fit is asked for once: it depends on the GPU, and on little else.
+Status find_room(cuda::Kernel& kernel, const cuda::DeviceProperties& device, void* stream,
+                 ClusterRoom* room) {
+  constexpr int kMaxDevices = 32;
+  static std::atomic<const ClusterRoom*> known[kMaxDevices] = {};
+  const int device_id = device.id;
+  const bool can_know = device_id < kMaxDevices;
+  if (can_know) {
+    if (const ClusterRoom* found = known[device_id].load(std::memory_order_acquire)) {
+      *room = *found;
+      return AC4K_OK;
+    }
+  }
+  for (int blocks = 1; blocks <= kMaxSplits; ++blocks) {
+    const auto count = [&](int shared_bytes, int* clusters) {
+      const auto size = static_cast<uint32_t>(blocks);
+      return cuda::max_active_clusters(kernel,
+                                       {.grid = {size, 1, 1},
+                                        .block = {few_threads(8), 1, 1},
+                                        .cluster = {size, 1, 1},
+                                        .shared_bytes = static_cast<uint32_t>(shared_bytes)},
+                                       device_id, stream, clusters);
+    };
+    AC4K_TRY(count(device.shared_per_sm / 2 - 1024, &room->two[static_cast<size_t>(blocks)]));
+    AC4K_TRY(count(device.shared_per_block, &room->one[static_cast<size_t>(blocks)]));
+  }
+  if (can_know) {
+    const auto* found = new ClusterRoom(*room);
+    const ClusterRoom* none = nullptr;
+    if (!known[device_id].compare_exchange_strong(none, found)) delete found;
+  }
+  return AC4K_OK;
+}
 
 class Launcher {
  public:
@@ -43,22 +104,22 @@ class Launcher {
       : call_(call),
         args_(args),
         device_(device),
-        block_(block_of(args.format)),
-        block_bytes_(packed_block_bytes(block_)),
-        k_blocks_(packed_blocks(block_, args.K)),
         kernels_(kernels_of_formats[static_cast<size_t>(args.format)]),
-        num_tokens_(x.num_rows()),
-        type_(call.type() == DType::bf16) {
+        type_(call.type() == DType::bf16),
+        shape_(shape_of(args.format, x.num_rows(), args.N, args.K, device)) {
     params_.x = x.data();
     params_.x_rows = x.offsets();
     params_.weights = static_cast<const unsigned char*>(args.weight);
     params_.bias = args.bias;
+    params_.residual = args.residual;
     params_.out = args.out;
     params_.out_stride = args.N;
-    params_.num_tokens = static_cast<int>(num_tokens_);
+    params_.alpha = args.alpha;
+    params_.activation = static_cast<MixedActivation>(args.activation);
+    params_.num_tokens = static_cast<int>(shape_.tokens);
     params_.num_features = static_cast<int>(args.N);
     params_.num_columns = static_cast<int>(args.K);
-    params_.k_blocks = static_cast<int>(k_blocks_);
+    params_.k_blocks = static_cast<int>(shape_.k_blocks);
     params_.aligned_x = x.is_aligned();
     params_.aligned_out = is_aligned(args.out) && args.N % 8 == 0;
   }
@@ -67,97 +128,113 @@ class Launcher {
     const bool is_float = call_.type() == DType::f32;
     // Tensor copies want rows one stride apart, at multiples of 16 bytes.
     const bool boxes = !is_float && params_.aligned_x && params_.x_rows.num_inner == 0;
-    if (boxes && num_tokens_ > kFewTokens) return many();
-    const int columns = !is_float && num_tokens_ <= 8 ? 8 : 16;
-    const int64_t splits = few_splits(columns, is_float ? 2 : 1);
-    if (splits == 0) {
-      if (boxes) return many();
+    if (boxes) {
+      MixedTile tile{};
+      AC4K_TRY(choose(&tile));
+      return multiply(tile);
+    }
+    if (args_.config != 0) {
+      return fail(AC4K_UNSUPPORTED, call_.op.signature.name,
+                  ": argument 'x': expected 16-bit rows, one stride apart and at multiples of 16 "
+                  "bytes, for a config");
+    }
+    return multiply_any(is_float ? 2 : 1);
+  }
+
+ private:
+  Status choose(MixedTile* tile) const {
+    if (args_.config == 0) {
+      ClusterRoom room;
+      AC4K_TRY(find_room(kernels_.types[type_].few[0], device_, call_.stream, &room));
+      *tile = best_mixed_tile(shape_, room);
+      return AC4K_OK;
+    }
+    const std::vector<MixedTile> tiles = mixed_tiles(shape_);
+    const auto count = static_cast<int64_t>(tiles.size());
+    if (args_.config > count) {
+      return fail(AC4K_INVALID_VALUE, call_.op.signature.name,
+                  ": argument 'config': expected one of 0 to ", count, " for this size, got ",
+                  args_.config);
+    }
+    *tile = tiles[static_cast<size_t>(args_.config - 1)];
+    return AC4K_OK;
+  }
+
+  Status multiply(const MixedTile& tile) {
+    TypeKernels& kernels = kernels_.types[type_];
+    AC4K_TRY(tile.few ? describe_few(tokens_of(tile)) : describe_many(tokens_of(tile)));
+    if (tile.few) params_.few_stages = few_stages(tile, shape_);
+    const int kernel = kernel_of(tile);
+    return launch(tile.few ? kernels.few[kernel] : kernels.many[kernel],
+                  ceil_div(args_.N, features_of(tile)), ceil_div(shape_.tokens, tokens_of(tile)),
+                  tile.splits, threads_of(tile), shared_bytes(tile, shape_));
+  }
+
+  // Tokens of any type, at any address, `parts` columns of the product each: as few splits as fill
+  // the GPU, and as the tokens' numbers fit into shared memory with.
+  Status multiply_any(int parts) {
+    const int64_t tile_tokens = kFewAnyColumns / parts;
+    const int64_t row_tiles = ceil_div(args_.N, kTileRows);
+    const int64_t token_tiles = ceil_div(shape_.tokens, tile_tokens);
+    const int columns = shape_.sub_blocks * kSubBlockK;
+    const int stage = static_cast<int>(kFewStageColumns / columns * shape_.block_bytes);
+    const int64_t rows = std::min<int64_t>(kFewAnyColumns, shape_.tokens * parts);
+    const auto shared = [&](int64_t splits) -> int64_t {
+      const auto share = static_cast<int>(ceil_div(shape_.k_blocks, splits) * columns);
+      return few_any_fixed(stage, kFewAnyColumns) + rows * few_any_row(share);
+    };
+    int64_t chosen = 0;
+    for (int64_t splits = 1; splits <= kMaxSplits; splits *= 2) {
+      if (shared(splits) > device_.shared_per_block) continue;
+      if (chosen != 0 && ceil_div(shape_.k_blocks * columns, splits) < kFewStageColumns) break;
+      chosen = splits;
+      if (row_tiles * token_tiles * splits * 10 >= device_.sm_count * 9) break;
+    }
+    if (chosen == 0) {
       return fail(AC4K_UNSUPPORTED, call_.op.signature.name,
                   ": argument 'x': expected 16-bit rows, one stride apart and at multiples of 16 "
                   "bytes, for a K of ",
                   args_.K);
     }
-    return few(columns, is_float ? 2 : 1, splits);
+    return launch(parts == 2 ? kernels_.few_any_f32 : kernels_.types[type_].few_any, row_tiles,
+                  token_tiles, chosen, kFewAnyThreads, shared(chosen));
   }
 
- private:
-  static constexpr int64_t kFewTokens = 16;
-
-  int64_t row_tiles() const { return ceil_div(args_.N, kTileRows); }
-
-  int stage_bytes() const {
-    return static_cast<int>(kFewStageColumns / block_.packed_columns * block_bytes_);
+  // A single token has any stride; the driver wants one that holds a row.
+  uint64_t row_bytes() const {
+    const int64_t elements = shape_.tokens > 1 ? params_.x_rows.stride : ceil_div(args_.K, 8) * 8;
+    return static_cast<uint64_t>(elements) * 2;
   }
-  int64_t few_shared(int columns, int parts, int64_t splits) const {
-    const int64_t share = ceil_div(k_blocks_, splits) * block_.packed_columns;
-    const int64_t rows = std::min<int64_t>(columns, num_tokens_ * parts);
-    return few_tokens_fixed(stage_bytes(), columns) +
-           rows * few_tokens_row(static_cast<int>(share));
-  }
-  // As few as fill the GPU, and as the tokens' numbers fit into shared memory with; 0 if none does.
-  int64_t few_splits(int columns, int parts) const {
-    const int64_t blocks = row_tiles() * ceil_div(num_tokens_, columns / parts);
-    int64_t found = 0;
-    for (int64_t splits = 1; splits <= kMaxClusterBlocks; splits *= 2) {
-      if (few_shared(columns, parts, splits) > device_.shared_per_block) continue;
-      if (found != 0 && ceil_div(k_blocks_ * block_.packed_columns, splits) < kFewStageColumns)
-        break;
-      found = splits;
-      if (blocks * splits * 10 >= device_.sm_count * 9) break;
-    }
-    return found;
-  }
-  Status few(int columns, int parts, int64_t splits) {
-    cuda::Kernel& kernel = parts == 2 ? kernels_.few_f32 : kernels_.few[columns == 16][type_];
-    return launch(kernel, row_tiles(), ceil_div(num_tokens_, columns / parts), splits, kFewThreads,
-                  few_shared(columns, parts, splits));
-  }
-
-  Status many() {
-    size_t tile = 0;
-    while (tile + 2 < kNumManyTiles && kManyTiles[tile].tokens < num_tokens_) ++tile;
-    const int64_t pairs = ceil_div(args_.N, kManyFeatures);
-    // Twice the tokens read the weights half as often, where that leaves enough blocks.
-    if (tile + 1 < kNumManyTiles &&
-        pairs * ceil_div(num_tokens_, kManyTiles[tile + 1].tokens) >= 2 * device_.sm_count) {
-      ++tile;
-    }
-    const ManyTile& chosen = kManyTiles[tile];
-    const int64_t token_tiles = ceil_div(num_tokens_, chosen.tokens);
-    int64_t splits = 1;
-    while (splits < kMaxClusterBlocks && pairs * token_tiles * splits * 2 <= device_.sm_count &&
-           k_blocks_ >= 8 * splits) {
-      splits *= 2;
-    }
-    const int sub_blocks = block_.packed_columns / kSubBlockK;
-    AC4K_TRY(describe_tokens(chosen.tokens));
-    return launch(kernels_.many[tile][type_], pairs, token_tiles, splits, kManyThreads,
-                  many_tokens_shared(chosen, static_cast<int>(block_bytes_), sub_blocks));
-  }
-
-  Status describe_tokens(int tokens) {
-    const auto bytes = static_cast<uint64_t>(size_of(call_.type()));
-    // A single token has any stride; the driver wants one that holds a row.
-    const auto stride =
-        static_cast<uint64_t>(num_tokens_ > 1 ? params_.x_rows.stride : ceil_div(args_.K, 8) * 8);
-    cuda::CUtensorMap map;
-    AC4K_TRY(cuda::make_tensor_map(
-        &map, {.type = type_ ? cuda::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                             : cuda::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-               .address = params_.x,
-               .rank = 2,
-               .dims = {static_cast<uint64_t>(args_.K), static_cast<uint64_t>(num_tokens_)},
-               .strides = {stride * bytes},
-               .box = {kSubBlockK, static_cast<uint32_t>(tokens)},
-               .swizzle = cuda::CU_TENSOR_MAP_SWIZZLE_128B,
-               .l2_promotion = cuda::CU_TENSOR_MAP_L2_PROMOTION_L2_256B}));
-    std::memcpy(&params_.x_boxes, &map, sizeof(map));
+  Status describe(cuda::TensorMapSpec map) {
+    map.type =
+        type_ ? cuda::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : cuda::CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
+    map.address = params_.x;
+    map.swizzle = cuda::CU_TENSOR_MAP_SWIZZLE_128B;
+    map.l2_promotion = cuda::CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+    cuda::CUtensorMap encoded;
+    AC4K_TRY(cuda::make_tensor_map(&encoded, map));
+    std::memcpy(&params_.x_boxes, &encoded, sizeof(encoded));
     return AC4K_OK;
+  }
+  Status describe_many(int tokens) {
+    return describe({.rank = 2,
+                     .dims = {static_cast<uint64_t>(args_.K), static_cast<uint64_t>(shape_.tokens)},
+                     .strides = {row_bytes()},
+                     .box = {kSubBlockK, static_cast<uint32_t>(tokens)}});
+  }
+  Status describe_few(int tokens) {
+    return describe(
+        {.rank = 3,
+         .dims = {kSubBlockK, static_cast<uint64_t>(shape_.tokens),
+                  static_cast<uint64_t>(args_.K / kSubBlockK)},
+         .strides = {row_bytes(), kSubBlockK * 2},
+         .box = {kSubBlockK, static_cast<uint32_t>(tokens), kFewStageColumns / kSubBlockK}});
   }
 
   Status launch(cuda::Kernel& kernel, int64_t tiles, int64_t token_tiles, int64_t splits,
                 int threads, int64_t shared_bytes) {
-    params_.split_blocks = static_cast<int>(ceil_div(k_blocks_, splits));
+    params_.splits = static_cast<int>(splits);
+    params_.split_blocks = static_cast<int>(ceil_div(shape_.k_blocks, splits));
     cuda::LaunchConfig config{
         .grid = {static_cast<uint32_t>(tiles * splits), static_cast<uint32_t>(token_tiles), 1},
         .block = {static_cast<uint32_t>(threads), 1, 1},
@@ -170,11 +247,9 @@ class Launcher {
   const Call& call_;
   const QuantLinearArgs& args_;
   const cuda::DeviceProperties& device_;
-  const WeightBlock& block_;
-  const int64_t block_bytes_, k_blocks_;
   FormatKernels& kernels_;
-  const int64_t num_tokens_;
   const size_t type_;
+  const MixedShape shape_;
   MixedParams params_{};
 };
 
@@ -183,14 +258,26 @@ class Launcher {
 Status quant_linear_on_cuda(const Call& call, const RowView& x, const QuantLinearArgs& args) {
   if (x.num_rows() == 0 || args.N == 0) return AC4K_OK;
   AC4K_TRY(check_num_rows(call, x.num_rows()));
-  Status status = AC4K_OK;
-  const auto* device = cuda::device_properties(call.device.device_id, status);
-  if (device == nullptr) return status;
-  if (device->arch != "sm90a") {
-    return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": expected a GPU of sm90a, got ",
-                device->arch);
+  if (!is_aligned(args.weight)) {
+    constexpr size_t kWeight = 1;
+    return fail(AC4K_INVALID_VALUE, call.op.signature.name, ": argument '",
+                call.op.signature.params[kWeight].name,
+                "': expected an address that is a multiple of 16 on a GPU, got ", args.weight);
   }
+  const cuda::DeviceProperties* device = nullptr;
+  AC4K_TRY(device_of(call.op.signature.name, call.device.device_id, &device));
   return Launcher(call, x, args, *device).run();
+}
+
+Status quant_linear_configs(int device_id, WeightFormat format, int64_t tokens, int64_t N,
+                            int64_t K, std::vector<std::string>* names) {
+  const cuda::DeviceProperties* device = nullptr;
+  AC4K_TRY(device_of("configs", device_id, &device));
+  names->assign(1, "auto");
+  for (const MixedTile& tile : mixed_tiles(shape_of(format, tokens, N, K, *device))) {
+    names->push_back(name_of(tile));
+  }
+  return AC4K_OK;
 }
 
 }  // namespace ac4k

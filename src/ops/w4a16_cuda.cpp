@@ -5,23 +5,26 @@
 namespace ac4k {
 
 Status w4a16_on_cuda(const Call& call, const RowView& x, const W4A16Args& args) {
-  const bool plain = args.alpha == 1.0f && args.activation == W4Activation::none &&
-                     args.residual == nullptr && args.config == 0;
-  if (!plain) {
-    return fail(AC4K_UNSUPPORTED, call.op.signature.name,
-                ": on a GPU expected alpha = 1, no activation, no residual and config = 0");
-  }
   return quant_linear_on_cuda(call, x,
                               {.format = args.format,
                                .N = args.N,
                                .K = args.K,
                                .weight = args.weight,
                                .bias = args.bias,
-                               .out = args.out});
+                               .out = args.out,
+                               .alpha = args.alpha,
+                               .activation = static_cast<int>(args.activation),
+                               .residual = args.residual,
+                               .config = args.config});
 }
 
-std::vector<std::string> w4a16_cuda_configs(int, DType, int64_t, int64_t, int64_t) {
-  return {"auto"};
+// The layout does not matter for what there is.
+std::vector<std::string> w4a16_cuda_configs(int device_id, DType type, int64_t M, int64_t N,
+                                            int64_t K) {
+  std::vector<std::string> names;
+  const auto format = type == DType::bf16 ? WeightFormat::w4_g128_bf16 : WeightFormat::w4_g128_f16;
+  if (quant_linear_configs(device_id, format, M, N, K, &names) != AC4K_OK) names = {"auto"};
+  return names;
 }
 
 // Blocks of a cluster add up in shared memory.

@@ -24,16 +24,41 @@ __device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int 
       "l"(&map), "r"(column), "r"(row), "r"(barrier)
       : "memory");
 }
+// Boxes one after another, from box `first` on, of a matrix as [boxes of columns][rows][columns].
+__device__ __forceinline__ void copy_boxes(uint32_t to, const TensorMap& map, int row, int first,
+                                           uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to),
+      "l"(&map), "r"(0), "r"(row), "r"(first), "r"(barrier)
+      : "memory");
+}
+// An address of shared memory as block `rank` of the cluster has it.
+__device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t rank) {
+  uint32_t remote;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+// What threads have written to shared memory is seen by the copies that follow a barrier.
+__device__ __forceinline__ void publish_to_copies() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// From own shared memory to `to` in block `rank`, on that block's barrier.
+__device__ __forceinline__ void copy_to_block(uint32_t to, uint32_t from, uint32_t bytes,
+                                              uint32_t barrier, uint32_t rank) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+      " [%0], [%1], %2, [%3];" ::"r"(address_in_block(to, rank)),
+      "r"(from), "r"(bytes), "r"(address_in_block(barrier, rank))
+      : "memory");
+}
 // A float to the shared memory of block `rank` of the cluster; four bytes on that block's barrier,
 // which must be initialised.
 __device__ __forceinline__ void send(uint32_t to, uint32_t barrier, uint32_t rank, float value) {
-  uint32_t remote, remote_barrier;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(to), "r"(rank));
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote_barrier) : "r"(barrier), "r"(rank));
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
-          remote),
-      "r"(__float_as_uint(value)), "r"(remote_barrier)
+          address_in_block(to, rank)),
+      "r"(__float_as_uint(value)), "r"(address_in_block(barrier, rank))
       : "memory");
 }
 

@@ -1,23 +1,32 @@
-// Names for the mixed-input kernels of a format: few_16_bf16 multiplies 16 columns, many_3_f16 has
-// the third of kManyTiles.
+// Names for the mixed-input kernels of a format: few_16_bf16 multiplies 16 columns, few_any_f32
+// takes tokens as they are, many_3_f16 has the fourth of kManyTiles.
 #pragma once
 
 #include "sm90a/mixed_few.cuh"
+#include "sm90a/mixed_few_any.cuh"
 #include "sm90a/mixed_many.cuh"
 
-#define AC4K_MIXED_FEW(Format, T, suffix, columns)                                             \
-  extern "C" __global__ void __launch_bounds__(ac4k::kFewThreads, 1) few_##columns##_##suffix( \
-      const __grid_constant__ ac4k::MixedParams params) {                                      \
-    ac4k::multiply_few_tokens<ac4k::Format, T, columns>(params);                               \
+// Two blocks on an SM for eight tokens: see kFewTiles of ops/mixed_tiles.cpp.
+#define AC4K_MIXED_FEW(Format, T, suffix, columns)                                               \
+  extern "C" __global__ void __launch_bounds__(ac4k::few_threads(columns), columns == 8 ? 2 : 1) \
+  few_##columns##_##suffix(const __grid_constant__ ac4k::MixedParams params) {                   \
+    ac4k::multiply_few_tokens<ac4k::Format, T, columns>(params);                                 \
+  }
+#define AC4K_MIXED_FEW_ANY(Format, T, suffix)                                             \
+  extern "C" __global__ void __launch_bounds__(ac4k::kFewAnyThreads, 1) few_any_##suffix( \
+      const __grid_constant__ ac4k::MixedParams params) {                                 \
+    ac4k::multiply_few_any<ac4k::Format, T, ac4k::kFewAnyColumns>(params);                \
   }
 #define AC4K_MIXED_MANY(Format, T, suffix, tile)                                              \
-  extern "C" __global__ void __launch_bounds__(ac4k::kManyThreads, 1) many_##tile##_##suffix( \
-      const __grid_constant__ ac4k::MixedParams params) {                                     \
+  extern "C" __global__ void __launch_bounds__(ac4k::many_threads(ac4k::kManyTiles[tile]), 1) \
+  many_##tile##_##suffix(const __grid_constant__ ac4k::MixedParams params) {                  \
     ac4k::multiply_many_tokens<ac4k::Format, T, ac4k::kManyTiles[tile]>(params);              \
   }
 #define AC4K_MIXED_TYPE(Format, T, suffix) \
   AC4K_MIXED_FEW(Format, T, suffix, 8)     \
   AC4K_MIXED_FEW(Format, T, suffix, 16)    \
+  AC4K_MIXED_FEW(Format, T, suffix, 32)    \
+  AC4K_MIXED_FEW_ANY(Format, T, suffix)    \
   AC4K_MIXED_MANY(Format, T, suffix, 0)    \
   AC4K_MIXED_MANY(Format, T, suffix, 1)    \
   AC4K_MIXED_MANY(Format, T, suffix, 2)    \
@@ -25,4 +34,4 @@
 #define AC4K_MIXED(Format)                     \
   AC4K_MIXED_TYPE(Format, __half, f16)         \
   AC4K_MIXED_TYPE(Format, __nv_bfloat16, bf16) \
-  AC4K_MIXED_FEW(Format, float, f32, 16)
+  AC4K_MIXED_FEW_ANY(Format, float, f32)

@@ -16,65 +16,131 @@ struct alignas(64) TensorMap {
   unsigned char opaque[128];
 };
 
-// out[M, N] = x[M, K] * W[N, K]^T + bias, W packed.
+enum class MixedActivation : int { none, silu, gelu, gelu_tanh };
+
+// out[M, N] = activation(alpha * x[M, K] * W[N, K]^T + bias) + residual, W packed.
 struct MixedParams {
-  TensorMap x_boxes;  // of 64 columns; many tokens only
-  const void* x;
+  // Boxes of 64 columns: [columns][tokens], or [boxes][columns][tokens] for few tokens.
+  TensorMap x_boxes;
+  const void* x;                 // where there are no boxes
   const unsigned char* weights;  // [row tiles][k_blocks][block bytes]
   const void* bias;              // [N], or null
+  const void* residual;          // as out, or null; may be out
   void* out;
   RowOffsets x_rows;     // of tokens; those of x_boxes are one stride apart
   long long out_stride;  // elements from token to token
+  float alpha;
+  MixedActivation activation;
   int num_tokens;
   int num_features;
   int num_columns;
   int k_blocks;                 // of a row tile
   int split_blocks;             // of them for one split
+  int splits;                   // of K, for the blocks of a cluster
+  int few_stages;               // a multiple of the groups: a stage is always the same group's
   bool aligned_x, aligned_out;  // 16 bytes at a time
 };
 
 inline constexpr int kTileRows = 64;  // of packed weights
 inline constexpr int kSubBlockK = 64;
 
-// Few tokens: kFewGroups groups of four warps take turns at the stages of a ring, one warp fills
-// it. Shared memory: see few_tokens_shared.
-inline constexpr int kFewGroups = 2;
-inline constexpr int kFewThreads = kFewGroups * 128 + 32;
+// Few tokens: groups of four warps take turns at the stages of a ring, one warp fills it with
+// weights and one with tokens. The ring takes what shared memory there is. Many columns want
+// registers rather than a third group.
+AC4K_ON_BOTH_SIDES constexpr int few_groups(int columns) { return columns == 32 ? 2 : 3; }
+AC4K_ON_BOTH_SIDES constexpr int few_threads(int columns) { return few_groups(columns) * 128 + 64; }
 inline constexpr int kFewStageColumns = 256;
 inline constexpr int kFewFeatureStride = 68;  // floats: a fragment's stores meet all banks
-AC4K_ON_BOTH_SIDES constexpr int few_tokens_stages(int stage_bytes) {
+// Sums of the groups, sums of other blocks.
+AC4K_ON_BOTH_SIDES constexpr int few_sums(int groups, int columns) {
+  return (groups * columns * kFewFeatureStride + columns * kTileRows) * 4;
+}
+// Bytes of a stage: tokens, weights, two barriers. And those that are there once.
+AC4K_ON_BOTH_SIDES constexpr int few_stage(int weight_bytes, int columns) {
+  return columns * kFewStageColumns * 2 + weight_bytes + 16;
+}
+AC4K_ON_BOTH_SIDES constexpr int few_once(int columns) {
+  return 1024 + 16 + few_sums(few_groups(columns), columns);
+}
+
+// Few tokens of any type, at any address: those of a block's share of K stay in shared memory.
+inline constexpr int kFewAnyColumns = 16;
+inline constexpr int kFewAnyGroups = 2;
+inline constexpr int kFewAnyThreads = kFewAnyGroups * 128 + 32;
+AC4K_ON_BOTH_SIDES constexpr int few_any_stages(int stage_bytes) {
   return stage_bytes <= 10240 ? 6 : 4;
 }
 // Bytes before the rows of x, which come last: ring, partial sums, sums of other blocks, barriers.
-AC4K_ON_BOTH_SIDES constexpr int few_tokens_fixed(int stage_bytes, int columns) {
-  return few_tokens_stages(stage_bytes) * (stage_bytes + 16) + 16 +
-         (kFewGroups * columns * kFewFeatureStride + columns * kTileRows) * 4;
+AC4K_ON_BOTH_SIDES constexpr int few_any_fixed(int stage_bytes, int columns) {
+  return few_any_stages(stage_bytes) * (stage_bytes + 16) + 16 + few_sums(kFewAnyGroups, columns);
 }
 // Of a row of x: 16 bytes more, so that eight rows meet all banks.
-AC4K_ON_BOTH_SIDES constexpr int few_tokens_row(int columns_of_k) { return columns_of_k * 2 + 16; }
+AC4K_ON_BOTH_SIDES constexpr int few_any_row(int columns_of_k) { return columns_of_k * 2 + 16; }
 
-// Many tokens: two warpgroups of 64 features each, a third fills the rings.
-inline constexpr int kManyConsumers = 2;
-inline constexpr int kManyThreads = kManyConsumers * 128 + 128;
-inline constexpr int kManyFeatures = kManyConsumers * kTileRows;
+// Many tokens: `consumers` warpgroups of 64 features each, one more fills the rings.
 struct ManyTile {
   int tokens;
-  int x_stages;       // of 64 columns
-  int weight_blocks;  // sub-blocks of weights in flight, for each consumer
+  int consumers;
 };
-inline constexpr ManyTile kManyTiles[] = {{32, 16, 16}, {64, 12, 12}, {128, 8, 8}, {256, 4, 4}};
+inline constexpr ManyTile kManyTiles[] = {{64, 3}, {64, 4}, {128, 2}, {256, 2}};
 inline constexpr int kNumManyTiles = sizeof(kManyTiles) / sizeof(kManyTiles[0]);
-AC4K_ON_BOTH_SIDES constexpr int many_weight_stages(const ManyTile& tile, int sub_blocks) {
-  return tile.weight_blocks / sub_blocks < 2 ? 2 : tile.weight_blocks / sub_blocks;
+inline constexpr int kManyShared = 226 * 1024;
+AC4K_ON_BOTH_SIDES constexpr int many_threads(const ManyTile& tile) {
+  return (tile.consumers + 1) * 128;
+}
+AC4K_ON_BOTH_SIDES constexpr int many_features(const ManyTile& tile) {
+  return tile.consumers * kTileRows;
+}
+// Floats of a token's sums: a fragment's stores meet all banks.
+AC4K_ON_BOTH_SIDES constexpr int many_sums_stride(const ManyTile& tile) {
+  return many_features(tile) + 4;
+}
+// Stages of weights hold two sub-blocks or more for each consumer, those of tokens two boxes of 64
+// columns while they are small. Both rings hold about the same columns.
+AC4K_ON_BOTH_SIDES constexpr int many_x_boxes(const ManyTile& tile) {
+  return tile.tokens <= 64 ? 2 : 1;
+}
+AC4K_ON_BOTH_SIDES constexpr int many_x_bytes(const ManyTile& tile) {
+  return many_x_boxes(tile) * tile.tokens * kSubBlockK * 2;
+}
+AC4K_ON_BOTH_SIDES constexpr int many_stage_blocks(int sub_blocks) {
+  return sub_blocks == 1 ? 2 : 1;
+}
+AC4K_ON_BOTH_SIDES constexpr int many_weight_bytes(const ManyTile& tile, int block_bytes,
+                                                   int sub_blocks) {
+  return tile.consumers * many_stage_blocks(sub_blocks) * block_bytes;
+}
+AC4K_ON_BOTH_SIDES constexpr int many_weight_stages(const ManyTile& tile, int block_bytes,
+                                                    int sub_blocks) {
+  const int stage_sub_blocks = many_stage_blocks(sub_blocks) * sub_blocks;
+  const int weights = many_weight_bytes(tile, block_bytes, sub_blocks) + 16;
+  const int x = stage_sub_blocks / many_x_boxes(tile) * (many_x_bytes(tile) + 16);
+  const int fit = (kManyShared - 1024 - 64) / (weights + x), most = 16 / stage_sub_blocks;
+  return fit < 2 ? 2 : fit > most ? most : fit;
+}
+AC4K_ON_BOTH_SIDES constexpr int many_x_stages(const ManyTile& tile, int block_bytes,
+                                               int sub_blocks) {
+  const int weights = many_weight_stages(tile, block_bytes, sub_blocks) *
+                      (many_weight_bytes(tile, block_bytes, sub_blocks) + 16);
+  const int fit = (kManyShared - 1024 - 64 - weights) / (many_x_bytes(tile) + 16);
+  return fit > 16 ? 16 : fit;
+}
+AC4K_ON_BOTH_SIDES constexpr int many_rings(const ManyTile& tile, int block_bytes, int sub_blocks) {
+  return many_x_stages(tile, block_bytes, sub_blocks) * many_x_bytes(tile) +
+         many_weight_stages(tile, block_bytes, sub_blocks) *
+             many_weight_bytes(tile, block_bytes, sub_blocks);
+}
+// Own sums, and those of the other blocks of a cluster: no room for them in the largest tile.
+AC4K_ON_BOTH_SIDES constexpr bool many_can_split(const ManyTile& tile) { return tile.tokens < 256; }
+AC4K_ON_BOTH_SIDES constexpr int many_sums(const ManyTile& tile) {
+  return tile.tokens * many_sums_stride(tile) * 4 * (many_can_split(tile) ? 2 : 1);
 }
 AC4K_ON_BOTH_SIDES constexpr int many_tokens_shared(const ManyTile& tile, int block_bytes,
                                                     int sub_blocks) {
-  const int x = tile.x_stages * tile.tokens * kSubBlockK * 2;
-  const int weights = many_weight_stages(tile, sub_blocks) * kManyConsumers * block_bytes;
-  const int ring = x + weights;
-  const int sums = tile.tokens * (kManyFeatures + 4) * 4;
-  return (ring > sums ? ring : sums) + 16 * (tile.x_stages + many_weight_stages(tile, sub_blocks)) +
-         1024;
+  const int rings = many_rings(tile, block_bytes, sub_blocks), sums = many_sums(tile);
+  return (rings > sums ? rings : sums) + 1024 + 64 +
+         16 * (many_x_stages(tile, block_bytes, sub_blocks) +
+               many_weight_stages(tile, block_bytes, sub_blocks));
 }
 
 }  // namespace ac4k

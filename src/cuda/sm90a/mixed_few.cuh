@@ -1,282 +1,183 @@
-// Few tokens: weights stream through a ring in shared memory past warps that multiply their codes,
-// as integers, with the tokens; scales come in as the sums leave the product.
+// Few tokens of 16 bits: weights and tokens stream through a ring in shared memory, tokens by
+// tensor copies.
 //
 // A block has 64 features and a share of K; the blocks of a cluster share the features and add up
-// at the end. The tokens' numbers for its share of K stay in shared memory.
+// at the end.
 #pragma once
 
 #include "common/cluster.cuh"
 #include "common/dependent_launch.cuh"
-#include "common/rows.cuh"
 #include "sm90a/bulk_copy.cuh"
-#include "sm90a/mma.cuh"
-#include "sm90a/packed_formats.cuh"
+#include "sm90a/mixed_epilogue.cuh"
+#include "sm90a/mixed_product.cuh"
 
 namespace ac4k {
-
-// float tokens are multiplied as two bfloat16 each, in neighbouring columns of the product.
-template <typename T>
-inline constexpr int kParts = is_same<T, float> ? 2 : 1;
-template <typename T>
-struct FactorOf {
-  using type = T;
-};
-template <>
-struct FactorOf<float> {
-  using type = __nv_bfloat16;
-};
 
 template <typename Format, int kColumns>
 struct FewLayout {
   static constexpr int kStageBlocks = kFewStageColumns / (Format::kSubBlocks * kSubBlockK);
   static constexpr int kStageBytes = kStageBlocks * Format::kBytes;
-  static constexpr int kStages = few_tokens_stages(kStageBytes);
-  static constexpr uint32_t kPartial = kStages * kStageBytes;
-  static constexpr uint32_t kReceived = kPartial + kFewGroups * kColumns * kFewFeatureStride * 4;
-  static constexpr uint32_t kBarriers = kReceived + kColumns * kTileRows * 4;
-  static constexpr uint32_t kX = kBarriers + kStages * 16 + 16;
-  static_assert(kX == few_tokens_fixed(kStageBytes, kColumns));
+  static constexpr uint32_t kBoxBytes = kColumns * kSubBlockK * 2;
+  static constexpr uint32_t kXBytes = kFewStageColumns / kSubBlockK * kBoxBytes;  // of a stage
+  static constexpr int kGroups = few_groups(kColumns);
+  static constexpr uint32_t kPartialBytes = kGroups * kColumns * kFewFeatureStride * 4;
+  static constexpr uint32_t kReceivedBytes = kColumns * kTileRows * 4;
+
+  uint32_t tokens, weights, partial, received, full, empty, all_received;  // addresses
+
+  __device__ __forceinline__ FewLayout(uint32_t base, int stages)
+      : tokens(base),
+        weights(tokens + stages * kXBytes),
+        partial(weights + stages * kStageBytes),
+        received(partial + kPartialBytes),
+        full(received + kReceivedBytes),
+        empty(full + 8 * stages),
+        all_received(empty + 8 * stages) {}
 };
 
-// One sub-block: 64 features, 64 columns of K, all columns of the product.
-template <typename Format, typename Factor, int kColumns, int j>
-__device__ __forceinline__ void multiply_sub_block(uint32_t block,
-                                                   const typename Format::Header& header,
-                                                   const uint32_t (&x)[kColumns / 8], int thread,
-                                                   float (&sums)[kColumns / 8][4]) {
-  using Planes = typename Format::Planes;
-  constexpr bool kBy16 = Format::kGroups == 4;
-  const auto codes = Planes::load(block, j, thread);
-  const auto scales = Format::template scales<j>(header);
-  uint32_t a[4][4];
-  Planes::template fragment<Factor, 0>(codes, a[0]);
-  Planes::template fragment<Factor, 1>(codes, a[1]);
-  Planes::template fragment<Factor, 2>(codes, a[2]);
-  Planes::template fragment<Factor, 3>(codes, a[3]);
-  constexpr uint32_t kOne = is_same<Factor, __half> ? 0x3c003c00u : 0x3f803f80u;
-  constexpr uint32_t kOnes[4] = {kOne, kOne, kOne, kOne};
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-#pragma unroll
-    for (int c = 0; c < kColumns / 8; ++c) {
-      uint32_t b[4];
-      load_matrices(b, x[c] + j * kSubBlockK * 2 + half * 64);
-      const auto add = [&](const float (&product)[4], const float (&total)[4], int group) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          sums[c][i] = __fmaf_rn(scales.scale[i / 2][group], product[i], sums[c][i]);
-          if constexpr (Format::kHasOffsets) {
-            sums[c][i] = __fmaf_rn(scales.offset[i / 2][group], total[i], sums[c][i]);
-          }
-        }
-      };
-      if constexpr (kBy16) {
-#pragma unroll
-        for (int s = 0; s < 2; ++s) {
-          float product[4] = {}, total[4] = {};
-          multiply_add<Factor>(product, a[2 * half + s], b[2 * s], b[2 * s + 1]);
-          if constexpr (Format::kHasOffsets) {
-            multiply_add<Factor>(total, kOnes, b[2 * s], b[2 * s + 1]);
-          }
-          add(product, total, 2 * half + s);
-        }
-      } else {
-        float product[4] = {}, total[4] = {};
-        multiply_add<Factor>(product, a[2 * half], b[0], b[1]);
-        multiply_add<Factor>(product, a[2 * half + 1], b[2], b[3]);
-        if constexpr (Format::kHasOffsets) {
-          multiply_add<Factor>(total, kOnes, b[0], b[1]);
-          multiply_add<Factor>(total, kOnes, b[2], b[3]);
-        }
-        add(product, total, half);
-      }
-    }
-  }
-}
-template <typename Format, typename Factor, int kColumns, int j = 0>
-__device__ __forceinline__ void multiply_block(uint32_t block,
-                                               const typename Format::Header& header,
-                                               const uint32_t (&x)[kColumns / 8], int thread,
-                                               float (&sums)[kColumns / 8][4]) {
-  multiply_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums);
-  if constexpr (j + 1 < Format::kSubBlocks) {
-    multiply_block<Format, Factor, kColumns, j + 1>(block, header, x, thread, sums);
-  }
-}
+// A place in a ring of `stages`, and the parity of its present round.
+struct FewPlace {
+  int stage;
+  uint32_t parity;
 
-// Eight numbers of a token as one or two vectors of factors; zeros past the end of K.
-template <typename T>
-struct EightNumbers {
-  using Factor = typename FactorOf<T>::type;
-  uint4 parts[kParts<T>];
-
-  static __device__ __forceinline__ EightNumbers load(const T* from, int count, bool aligned) {
-    EightNumbers eight;
-    if constexpr (is_same<T, float>) {
-      float values[8];
-      load_values(from, count, aligned, values);
-      Vector<Factor> high, low;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        high.values[i] = __float2bfloat16_rn(values[i]);
-        const float rest = values[i] - __bfloat162float(high.values[i]);
-        // Infinity minus itself would be NaN.
-        low.values[i] = __float2bfloat16_rn(isinf(values[i]) ? 0.0f : rest);
-      }
-      eight.parts[0] = *reinterpret_cast<const uint4*>(&high);
-      eight.parts[1] = *reinterpret_cast<const uint4*>(&low);
-    } else {
-      load_values(from, count, aligned, reinterpret_cast<T*>(&eight.parts[0]));
-    }
-    return eight;
-  }
-
- private:
-  static __device__ __forceinline__ void load_values(const T* from, int count, bool aligned,
-                                                     T* values) {
-    if (aligned && count >= 8) {
-#pragma unroll
-      for (int i = 0; i < 8 * static_cast<int>(sizeof(T)) / 16; ++i) {
-        reinterpret_cast<uint4*>(values)[i] = __ldca(reinterpret_cast<const uint4*>(from) + i);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) values[i] = i < count ? from[i] : narrow<T>(0.0f);
+  __device__ __forceinline__ void advance(int by, int stages) {
+    stage += by;
+    if (stage >= stages) {
+      stage -= stages;
+      parity ^= 1;
     }
   }
 };
 
-// Grid: (row tiles * splits, tiles of kColumns / kParts tokens), clusters of `splits` blocks.
-// Block: kFewThreads. Shared memory: few_tokens_fixed and a row of x for each column in use.
-// Weights are aligned to 16 bytes. Roofline: HBM, the weights.
+// Boxes of 64 columns, swizzled by 128 bytes.
+template <int kColumns>
+struct TokensInBoxes {
+  uint32_t halves[2];
+  __device__ __forceinline__ uint32_t at(int c, int j, int half) const {
+    return halves[half] + c * 1024 + j * (kColumns * kSubBlockK * 2);
+  }
+};
+
+// What a block has to do.
+struct FewShare {
+  int row_tile, first_token;
+  int first_block, num_blocks;  // of K
+  int num_stages;
+};
+
+// One thread each fills the ring with weights and with tokens; it is empty to begin with.
+template <typename Format, typename Layout>
+__device__ __forceinline__ void stream_weights(const MixedParams& params, const FewShare& share,
+                                               const Layout& layout) {
+  const unsigned char* from =
+      params.weights +
+      (static_cast<int64_t>(share.row_tile) * params.k_blocks + share.first_block) * Format::kBytes;
+  int left = share.num_blocks * Format::kBytes;
+  FewPlace place{0, 1};
+  for (; left > 0; left -= Layout::kStageBytes, from += Layout::kStageBytes) {
+    const uint32_t bytes = static_cast<uint32_t>(min(left, Layout::kStageBytes));
+    wait_for(layout.empty + 8 * place.stage, place.parity);
+    arrive_and_expect(layout.full + 8 * place.stage, bytes);
+    copy_bytes(layout.weights + place.stage * Layout::kStageBytes, from, bytes,
+               layout.full + 8 * place.stage);
+    place.advance(1, params.few_stages);
+  }
+}
+template <typename Format, typename Layout>
+__device__ __forceinline__ void stream_tokens(const MixedParams& params, const FewShare& share,
+                                              const Layout& layout) {
+  constexpr int kBoxes = kFewStageColumns / kSubBlockK;
+  const int first = share.first_block * Format::kSubBlocks;
+  FewPlace place{0, 1};
+  for (int i = 0; i < share.num_stages; ++i) {
+    wait_for(layout.empty + 8 * place.stage, place.parity);
+    arrive_and_expect(layout.full + 8 * place.stage, Layout::kXBytes);
+    copy_boxes(layout.tokens + place.stage * Layout::kXBytes, params.x_boxes, share.first_token,
+               first + i * kBoxes, layout.full + 8 * place.stage);
+    place.advance(1, params.few_stages);
+  }
+}
+
+// Grid: (row tiles * splits, tiles of kColumns tokens), clusters of `splits` blocks. Block:
+// few_threads. Shared memory: few_once and few_stages times few_stage. Weights are aligned to 16
+// bytes. Roofline: HBM, the weights.
 template <typename Format, typename T, int kColumns>
 __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   using Layout = FewLayout<Format, kColumns>;
-  using Factor = typename FactorOf<T>::type;
-  constexpr int kTokens = kColumns / kParts<T>;
-  constexpr int kWorkers = kFewGroups * 128;
-  constexpr int kBlockColumns = Format::kSubBlocks * kSubBlockK;
-  extern __shared__ __align__(128) unsigned char shared[];
-  const uint32_t base = shared_address(shared);
-  const uint32_t full = base + Layout::kBarriers, empty = full + 8 * Layout::kStages;
-  const uint32_t all_received = empty + 8 * Layout::kStages;
+  constexpr int kGroups = Layout::kGroups, kWorkers = kGroups * 128;
+  extern __shared__ __align__(1024) unsigned char unaligned[];
+  const uint32_t start = shared_address(unaligned), base = (start + 1023) & ~1023u;
+  const int stages = params.few_stages;
+  const Layout layout(base, stages);
 
   const uint32_t splits = cluster_size(), split = cluster_rank();
-  const int row_tile = static_cast<int>(blockIdx.x / splits);
   const int first_block = static_cast<int>(split) * params.split_blocks;
   const int num_blocks = max(0, min(params.split_blocks, params.k_blocks - first_block));
-  const int num_stages = (num_blocks + Layout::kStageBlocks - 1) / Layout::kStageBlocks;
-  const int first_token = static_cast<int>(blockIdx.y) * kTokens;
-  const int num_tokens = min(kTokens, params.num_tokens - first_token);
+  const FewShare work{static_cast<int>(blockIdx.x / splits),
+                      static_cast<int>(blockIdx.y) * kColumns, first_block, num_blocks,
+                      (num_blocks + Layout::kStageBlocks - 1) / Layout::kStageBlocks};
+  const int num_tokens = min(kColumns, params.num_tokens - work.first_token);
   const int lane = threadIdx.x % 32, group = threadIdx.x / 128;
-  const uint32_t row_bytes = few_tokens_row(params.split_blocks * kBlockColumns);
-  const int count = num_tokens * kTileRows, share = count / static_cast<int>(splits);  // of sums
+  const int count = num_tokens * kTileRows;  // of sums
+  const int share = count / static_cast<int>(splits);
 
-  if (group == kFewGroups) {
-    const unsigned char* weights =
-        params.weights +
-        (static_cast<int64_t>(row_tile) * params.k_blocks + first_block) * Format::kBytes;
-    const auto fill = [&](int i, int stage) {
-      const int blocks = min(Layout::kStageBlocks, num_blocks - i * Layout::kStageBlocks);
-      const uint32_t bytes = static_cast<uint32_t>(blocks) * Format::kBytes;
-      arrive_and_expect(full + 8 * stage, bytes);
-      copy_bytes(base + stage * Layout::kStageBytes,
-                 weights + static_cast<int64_t>(i) * Layout::kStageBytes, bytes, full + 8 * stage);
-    };
-    const int early = min(num_stages, Layout::kStages);
-    if (lane == 0) {
-      for (int s = 0; s < Layout::kStages; ++s) {
-        init_barrier(full + 8 * s, 1);
-        init_barrier(empty + 8 * s, 4);
-      }
-      init_barrier(all_received, 1);
-      publish_barriers();
-      arrive_and_expect(all_received, static_cast<uint32_t>(count) * 4);
-      // Weights do not come from the kernel before: they are fetched while it still runs.
-      for (int i = 0; i < early; ++i) fill(i, i);
+  if (threadIdx.x >= kWorkers && threadIdx.x < kWorkers + 32) {
+    // A barrier a lane: one lane alone would take as long as a load from global memory.
+    for (int s = lane; s < stages; s += 32) {
+      init_barrier(layout.full + 8 * s, 2);
+      init_barrier(layout.empty + 8 * s, 4);
     }
-    __syncwarp();
-    cluster_announce();
-    synchronise<1, kWorkers + 32>();
-    if (lane == 0) {
-      RingPlace<Layout::kStages> place;
-      for (int i = early; i < num_stages; ++i, place.advance()) {
-        wait_for(empty + 8 * place.stage, place.parity);
-        fill(i, place.stage);
-      }
+    if (lane == 31) {
+      init_barrier(layout.all_received, 1);
+      arrive_and_expect(layout.all_received, static_cast<uint32_t>(count) * 4);
+    }
+    publish_barriers();
+  }
+  __syncwarp();
+  cluster_announce();
+  __syncthreads();
+  if (group == kGroups) {
+    if (threadIdx.x == kWorkers) {
+      // Weights do not come from the kernel before: they are fetched while it still runs.
+      stream_weights<Format>(params, work, layout);
+    } else if (threadIdx.x == kWorkers + 32) {
+      wait_for_previous_kernels();
+      allow_next_kernel();  // not earlier: no more than two kernels at a time
+      stream_tokens<Format>(params, work, layout);
     }
     return;
   }
 
-  cluster_announce();
-  wait_for_previous_kernels();
-  {
-    const int units = num_blocks * (kBlockColumns / 8);  // of eight numbers, of a token
-    const int first_column = first_block * kBlockColumns;
-    const T* x = static_cast<const T*>(params.x) + first_column;
-    const int columns = params.num_columns - first_column;
-    constexpr int kAtOnce = 8 / kParts<T>;
-    for (int first = threadIdx.x; first < num_tokens * units; first += kWorkers * kAtOnce) {
-      EightNumbers<T> numbers[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i * kWorkers, token = index / units, unit = index - token * units;
-        if (token < num_tokens) {
-          const T* row =
-              x + offset_of_row(params.x_rows, static_cast<uint32_t>(first_token + token));
-          numbers[i] = EightNumbers<T>::load(row + unit * 8, columns - unit * 8, params.aligned_x);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int index = first + i * kWorkers, token = index / units, unit = index - token * units;
-        if (token < num_tokens) {
-#pragma unroll
-          for (int p = 0; p < kParts<T>; ++p) {
-            *reinterpret_cast<uint4*>(shared + Layout::kX + (token * kParts<T> + p) * row_bytes +
-                                      unit * 16) = numbers[i].parts[p];
-          }
-        }
-      }
-    }
-  }
-  allow_next_kernel();
-  synchronise<1, kWorkers + 32>();
-
   const int thread = threadIdx.x % 128;
-  uint32_t x_rows[kColumns / 8];  // this lane's row of the matrices; rows that are not there repeat
-#pragma unroll
-  for (int c = 0; c < kColumns / 8; ++c) {
-    const int row = min(c * 8 + lane % 8, num_tokens * kParts<T> - 1);
-    x_rows[c] = base + Layout::kX + static_cast<uint32_t>(row) * row_bytes + lane / 8 * 16;
-  }
+  const uint32_t x_lane = layout.tokens + lane % 8 * 128 + ((lane / 8 ^ lane % 8) << 4);
   float sums[kColumns / 8][4] = {};
-  RingPlace<Layout::kStages> place;
-  for (int i = 0; i < num_stages; ++i, place.advance()) {
-    if (i % kFewGroups != group) continue;
-    wait_for(full + 8 * place.stage, place.parity);
-    const uint32_t stage = base + place.stage * Layout::kStageBytes;
-    const int blocks = min(Layout::kStageBlocks, num_blocks - i * Layout::kStageBlocks);
-    uint32_t x[kColumns / 8];
-#pragma unroll
-    for (int c = 0; c < kColumns / 8; ++c) x[c] = x_rows[c] + i * (kFewStageColumns * 2);
+  FewPlace place{group, 0};
+  const auto multiply_stage = [&](int blocks) {
+    wait_for(layout.full + 8 * place.stage, place.parity);
+    const uint32_t stage = layout.weights + place.stage * Layout::kStageBytes;
+    const uint32_t tokens = x_lane + place.stage * Layout::kXBytes;
 #pragma unroll
     for (int b = 0; b < Layout::kStageBlocks; ++b) {
       if (b < blocks) {
         const uint32_t block = stage + b * Format::kBytes;
-        multiply_block<Format, Factor, kColumns>(block, Format::header(block, thread), x, thread,
-                                                 sums);
-#pragma unroll
-        for (int c = 0; c < kColumns / 8; ++c) x[c] += kBlockColumns * 2;
+        const uint32_t boxes = tokens + b * Format::kSubBlocks * Layout::kBoxBytes;
+        const TokensInBoxes<kColumns> x{{boxes, boxes ^ 64u}};
+        multiply_block<Format, T, kColumns>(block, Format::header(block, thread), x, thread, sums);
       }
     }
     __syncwarp();
-    if (lane == 0) arrive(empty + 8 * place.stage);
-  }
+    if (lane == 0) arrive(layout.empty + 8 * place.stage);
+    place.advance(kGroups, stages);
+  };
+  // Whole stages have no branches: the work of their blocks overlaps.
+  const int whole_stages = num_blocks / Layout::kStageBlocks;
+  int i = group;
+  for (; i < whole_stages; i += kGroups) multiply_stage(Layout::kStageBlocks);
+  if (i < work.num_stages) multiply_stage(num_blocks - i * Layout::kStageBlocks);
 
   // Groups add up here, blocks in the shared memory of the one that owns the sum.
-  float* partial = reinterpret_cast<float*>(shared + Layout::kPartial);
-  float* received = reinterpret_cast<float*>(shared + Layout::kReceived);
+  float* partial = reinterpret_cast<float*>(unaligned + (layout.partial - start));
+  float* received = reinterpret_cast<float*>(unaligned + (layout.received - start));
   const int row = thread / 32 * 16 + lane / 4;
 #pragma unroll
   for (int c = 0; c < kColumns / 8; ++c) {
@@ -291,18 +192,17 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
     const int token = index / kTileRows, feature = index % kTileRows;
     float total = 0.0f;
 #pragma unroll
-    for (int part = 0; part < kParts<T> * kFewGroups; ++part) {
-      const int column = token * kParts<T> + part / kFewGroups;
-      total += partial[(part % kFewGroups * kColumns + column) * kFewFeatureStride + feature];
+    for (int part = 0; part < kGroups; ++part) {
+      total += partial[(part * kColumns + token) * kFewFeatureStride + feature];
     }
     return total;
   };
   const auto write = [&](int index, float total) {
-    const int token = index / kTileRows, feature = row_tile * kTileRows + index % kTileRows;
+    const int token = index / kTileRows, feature = work.row_tile * kTileRows + index % kTileRows;
     if (feature >= params.num_features) return;
-    if (params.bias != nullptr) total += widen(static_cast<const T*>(params.bias)[feature]);
-    static_cast<T*>(params.out)[(first_token + token) * params.out_stride + feature] =
-        narrow<T>(total);
+    const int row = work.first_token + token;
+    static_cast<T*>(params.out)[row * params.out_stride + feature] =
+        narrow<T>(finish<T>(params, row, feature, total));
   };
   if (splits == 1) {
     for (int i = threadIdx.x; i < count; i += kWorkers) write(i, total_of(i));
@@ -311,10 +211,10 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   cluster_wait();  // all blocks have started
   for (int i = threadIdx.x; i < count; i += kWorkers) {
     const int owner = i / share, place = static_cast<int>(split) * share + i - owner * share;
-    send(base + Layout::kReceived + place * 4, all_received, static_cast<uint32_t>(owner),
+    send(layout.received + place * 4, layout.all_received, static_cast<uint32_t>(owner),
          total_of(i));
   }
-  wait_for(all_received, 0);
+  wait_for(layout.all_received, 0);
   const int first = static_cast<int>(split) * share;
   for (int i = threadIdx.x; i < share; i += kWorkers) {
     float total = 0.0f;

@@ -1,63 +1,39 @@
 // Many tokens: codes become 16-bit weights in the register operand of wgmma, tokens come from
-// shared memory. Two warpgroups multiply 64 features each with the same tokens; one thread of a
-// third keeps two rings filled: packed weights by bulk copies, tokens by tensor copies.
+// shared memory. Some warpgroups multiply 64 features each with the same tokens; threads of one
+// more keep two rings filled: packed weights by bulk copies, tokens by tensor copies.
 #pragma once
 
 #include "common/cluster.cuh"
 #include "common/dependent_launch.cuh"
 #include "sm90a/bulk_copy.cuh"
+#include "sm90a/mixed_epilogue.cuh"
+#include "sm90a/mixed_weights.cuh"
 #include "sm90a/mma.cuh"
-#include "sm90a/packed_formats.cuh"
 
 namespace ac4k {
-
-// scale * integer + offset, rounded once to T (bfloat16: computed in float).
-template <typename T, bool kHasOffset>
-__device__ __forceinline__ uint32_t scaled(uint32_t integers, float scale, float offset) {
-  if constexpr (is_same<T, __half>) {
-    const __half2 pair = *reinterpret_cast<const __half2*>(&integers);
-    const __half2 factor = __float2half2_rn(scale);
-    const __half2 result =
-        kHasOffset ? __hfma2(pair, factor, __float2half2_rn(offset)) : __hmul2(pair, factor);
-    return *reinterpret_cast<const uint32_t*>(&result);
-  } else {
-    const float low = __uint_as_float(integers << 16);
-    const float high = __uint_as_float(integers & 0xffff0000u);
-    const __nv_bfloat162 result = kHasOffset ? __floats2bfloat162_rn(__fmaf_rn(low, scale, offset),
-                                                                     __fmaf_rn(high, scale, offset))
-                                             : __floats2bfloat162_rn(low * scale, high * scale);
-    return *reinterpret_cast<const uint32_t*>(&result);
-  }
-}
-
-// The four steps of a sub-block.
-template <typename Format, typename T, int j, int kStep = 0>
-__device__ __forceinline__ void dequantise(const typename Format::Planes::Codes& codes,
-                                           const typename Format::Scales& scales,
-                                           uint32_t (&a)[4][4]) {
-  Format::Planes::template fragment<T, kStep>(codes, a[kStep]);
-  constexpr int kGroup = kStep * Format::kGroups / 4;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    a[kStep][i] =
-        scaled<T, Format::kHasOffsets>(a[kStep][i], scales.scale[i % 2][kGroup],
-                                       scales.offset[i % 2][Format::kHasOffsets ? kGroup : 0]);
-  }
-  if constexpr (kStep + 1 < 4) dequantise<Format, T, j, kStep + 1>(codes, scales, a);
-}
 
 template <typename Format, const ManyTile& kTile>
 struct ManyLayout {
   static constexpr int kTokens = kTile.tokens;
-  static constexpr int kXStages = kTile.x_stages;
-  static constexpr int kWeightStages = many_weight_stages(kTile, Format::kSubBlocks);
-  static constexpr uint32_t kXBytes = kTokens * kSubBlockK * 2;  // of a stage
-  static constexpr uint32_t kWeightBytes = kManyConsumers * Format::kBytes;
+  static constexpr int kConsumers = kTile.consumers;
+  static constexpr int kFeatures = many_features(kTile);
+  static constexpr int kXStages = many_x_stages(kTile, Format::kBytes, Format::kSubBlocks);
+  static constexpr int kWeightStages =
+      many_weight_stages(kTile, Format::kBytes, Format::kSubBlocks);
+  static constexpr int kXBoxes = many_x_boxes(kTile);  // of a stage
+  static constexpr uint32_t kBoxBytes = kTokens * kSubBlockK * 2;
+  static constexpr uint32_t kXBytes = kXBoxes * kBoxBytes;
+  static constexpr int kStageBlocks = many_stage_blocks(Format::kSubBlocks);
+  static constexpr uint32_t kConsumerBytes = kStageBlocks * Format::kBytes;
+  static constexpr uint32_t kWeightBytes = kConsumers * kConsumerBytes;
   static constexpr uint32_t kWeights = kXStages * kXBytes;
   static constexpr uint32_t kRings = kWeights + kWeightStages * kWeightBytes;
-  static constexpr int kFeatureStride = kManyFeatures + 4;  // floats
-  static constexpr uint32_t kSums = kTokens * kFeatureStride * 4;
+  static constexpr int kFeatureStride = many_sums_stride(kTile);
+  static constexpr uint32_t kSums = many_sums(kTile);
   static constexpr uint32_t kBarriers = kRings > kSums ? kRings : kSums;
+  // As many registers as the threads of an SM can have: see setmaxnreg.
+  static constexpr int kRegisters = kConsumers == 4 ? 112 : kConsumers == 3 ? 160 : 240;
+  static_assert(kXStages >= 3);
 };
 
 // The rings as a consumer walks through them.
@@ -79,53 +55,65 @@ struct Rings {
   __device__ __forceinline__ uint32_t weights_empty(int stage) const {
     return barriers + 8 * (2 * Layout::kXStages + Layout::kWeightStages + stage);
   }
+  __device__ __forceinline__ uint32_t sums_received() const {
+    return barriers + 16 * (Layout::kXStages + Layout::kWeightStages);
+  }
 };
 
+// The copies of a stage of weights are issued by this many threads: one alone is too slow.
+inline constexpr int kWeightWarps = 2;
+
 template <typename Format, typename Layout>
-__device__ __forceinline__ void fill_rings(const MixedParams& params, const Rings<Layout>& rings,
-                                           int feature_tile, int first_token, int first_block,
-                                           int num_blocks) {
-  const unsigned char* weights[kManyConsumers];
+__device__ __forceinline__ void stream_weights(const MixedParams& params,
+                                               const Rings<Layout>& rings, int feature_tile,
+                                               int first_block, int num_blocks, int warp) {
+  constexpr int kShare = (Layout::kConsumers + kWeightWarps - 1) / kWeightWarps;
+  const int first = warp * kShare, count = min(kShare, Layout::kConsumers - first);
   const int row_tiles = (params.num_features + kTileRows - 1) / kTileRows;
+  const unsigned char* from[kShare];
 #pragma unroll
-  for (int c = 0; c < kManyConsumers; ++c) {
-    // The last pair of row tiles may have one only: both consumers take it.
-    const int row_tile = min(feature_tile * kManyConsumers + c, row_tiles - 1);
-    weights[c] = params.weights +
-                 (static_cast<int64_t>(row_tile) * params.k_blocks + first_block) * Format::kBytes;
+  for (int c = 0; c < kShare; ++c) {
+    // There may be fewer row tiles than consumers: some take the last one too.
+    const int row_tile = min(feature_tile * Layout::kConsumers + first + c, row_tiles - 1);
+    from[c] = params.weights +
+              (static_cast<int64_t>(row_tile) * params.k_blocks + first_block) * Format::kBytes;
   }
-  const auto copy_weights = [&](int block, int stage) {
-    arrive_and_expect(rings.weights_full(stage), Layout::kWeightBytes);
+  RingPlace<Layout::kWeightStages> place;
+  place.parity = 1;  // empty to begin with
+  int left = num_blocks * Format::kBytes;
+  for (; left > 0; left -= static_cast<int>(Layout::kConsumerBytes), place.advance()) {
+    const uint32_t bytes =
+        static_cast<uint32_t>(min(left, static_cast<int>(Layout::kConsumerBytes)));
+    const uint32_t full = rings.weights_full(place.stage);
+    wait_for(rings.weights_empty(place.stage), place.parity);
+    arrive_and_expect(full, bytes * static_cast<uint32_t>(count));
 #pragma unroll
-    for (int c = 0; c < kManyConsumers; ++c) {
-      copy_bytes(rings.weights(stage) + c * Format::kBytes,
-                 weights[c] + static_cast<int64_t>(block) * Format::kBytes, Format::kBytes,
-                 rings.weights_full(stage));
-    }
-  };
-  // Weights do not come from the kernel before: they are fetched while it still runs.
-  const int early = min(num_blocks, Layout::kWeightStages);
-  for (int block = 0; block < early; ++block) copy_weights(block, block);
-  wait_for_previous_kernels();
-  RingPlace<Layout::kXStages> x;
-  RingPlace<Layout::kWeightStages> w;
-  x.parity = 1;  // empty to begin with
-  for (int block = 0; block < num_blocks; ++block) {
-    if (block >= Layout::kWeightStages) {
-      wait_for(rings.weights_empty(w.stage), w.parity);
-      copy_weights(block, w.stage);
-      w.advance();
-    }
-#pragma unroll 1
-    for (int j = 0; j < Format::kSubBlocks; ++j, x.advance()) {
-      wait_for(rings.x_empty(x.stage), x.parity);
-      arrive_and_expect(rings.x_full(x.stage), Layout::kXBytes);
-      copy_box(rings.x(x.stage), params.x_boxes,
-               ((first_block + block) * Format::kSubBlocks + j) * kSubBlockK, first_token,
-               rings.x_full(x.stage));
+    for (int c = 0; c < kShare; ++c) {
+      if (c < count) {
+        copy_bytes(rings.weights(place.stage) + (first + c) * Layout::kConsumerBytes, from[c],
+                   bytes, full);
+      }
+      from[c] += Layout::kConsumerBytes;
     }
   }
-  allow_next_kernel();
+}
+template <typename Layout>
+__device__ __forceinline__ void stream_tokens(const MixedParams& params, const Rings<Layout>& rings,
+                                              int first_token, int first_column, int num_boxes) {
+  RingPlace<Layout::kXStages> place;
+  place.parity = 1;
+  int column = first_column;
+  for (int left = num_boxes; left > 0; left -= Layout::kXBoxes, place.advance()) {
+    const uint32_t full = rings.x_full(place.stage), to = rings.x(place.stage);
+    wait_for(rings.x_empty(place.stage), place.parity);
+    arrive_and_expect(full, min(left, Layout::kXBoxes) * Layout::kBoxBytes);
+#pragma unroll
+    for (int box = 0; box < Layout::kXBoxes; ++box, column += kSubBlockK) {
+      if (box < left) {
+        copy_box(to + box * Layout::kBoxBytes, params.x_boxes, column, first_token, full);
+      }
+    }
+  }
 }
 
 // What a consumer carries from one sub-block to the next.
@@ -137,23 +125,25 @@ struct ConsumerState {
   float sums[Layout::kTokens / 2];
 };
 
-// Sub-blocks j and on of a block; kHalf says which half of `a` is free for the first of them.
-template <typename Format, typename T, typename Layout, int kHalf, int j = 0>
+// Sub-blocks j and on of a block; kHalf says which half of `a` is free for the first of them, and
+// which box of a stage of x it meets; kLast that the block is the last of its stage.
+template <typename Format, typename T, typename Layout, int kHalf, bool kLast, int j = 0>
 __device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, uint32_t block,
                                                     const typename Format::Header& header,
                                                     uint32_t weights_empty, int thread,
                                                     ConsumerState<Layout>& state) {
   auto& a = state.a[kHalf];
   const auto codes = Format::Planes::load(block, j, thread);
-  const auto scales = Format::template scales<j>(header);
-  if constexpr (j + 1 == Format::kSubBlocks) {
+  if constexpr (kLast && j + 1 == Format::kSubBlocks) {
     __syncwarp();
     if (thread % 32 == 0) arrive(weights_empty);
   }
-  dequantise<Format, T, j>(codes, scales, a);
-  wait_for(rings.x_full(state.x.stage), state.x.parity);
+  dequantise<Format, T, j>(codes, header, a);
+  constexpr bool kFirst = Layout::kXBoxes == 1 || kHalf == 0,
+                 kSecond = Layout::kXBoxes == 1 || kHalf == 1;
+  if constexpr (kFirst) wait_for(rings.x_full(state.x.stage), state.x.parity);
   fence_registers();
-  const uint64_t x = matrix_descriptor(rings.x(state.x.stage));
+  const uint64_t x = matrix_descriptor(rings.x(state.x.stage) + (kFirst ? 0 : Layout::kBoxBytes));
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
     constexpr uint64_t kSixteenColumns = 32 >> 4;
@@ -161,24 +151,36 @@ __device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, 
   }
   commit_products();
   wait_for_products<1>();
-  // The product before this one has been made: its tokens may be overwritten.
-  if (thread % 32 == 0 && state.last_x >= 0) arrive(rings.x_empty(state.last_x));
-  state.last_x = state.x.stage;
-  state.x.advance();
+  if constexpr (kFirst) {
+    // The product before this one has been made: its tokens may be overwritten.
+    if (thread % 32 == 0 && state.last_x >= 0) arrive(rings.x_empty(state.last_x));
+  }
+  if constexpr (kSecond) {
+    state.last_x = state.x.stage;
+    state.x.advance();
+  }
   if constexpr (j + 1 < Format::kSubBlocks) {
-    multiply_sub_blocks<Format, T, Layout, 1 - kHalf, j + 1>(rings, block, header, weights_empty,
-                                                             thread, state);
+    multiply_sub_blocks<Format, T, Layout, 1 - kHalf, kLast, j + 1>(rings, block, header,
+                                                                    weights_empty, thread, state);
   }
 }
 
-template <typename Format, typename T, int kHalf, typename Layout, typename WeightPlace>
-__device__ __forceinline__ void multiply_next_block(const Rings<Layout>& rings, WeightPlace& w,
-                                                    int group, int thread,
-                                                    ConsumerState<Layout>& state) {
+// A stage of weights, or the first block of it. A block of one sub-block leaves the other half of
+// `a` to the next: the compiler sees which half a product under way still reads.
+template <typename Format, typename T, int kBlocks, typename Layout, typename WeightPlace>
+__device__ __forceinline__ void multiply_stage(const Rings<Layout>& rings, WeightPlace& w,
+                                               int group, int thread,
+                                               ConsumerState<Layout>& state) {
   wait_for(rings.weights_full(w.stage), w.parity);
-  const uint32_t block = rings.weights(w.stage) + group * Format::kBytes;
-  multiply_sub_blocks<Format, T, Layout, kHalf>(rings, block, Format::header(block, thread),
-                                                rings.weights_empty(w.stage), thread, state);
+  const uint32_t block = rings.weights(w.stage) + group * Layout::kConsumerBytes;
+  const uint32_t empty = rings.weights_empty(w.stage);
+  multiply_sub_blocks<Format, T, Layout, 0, kBlocks == 1>(
+      rings, block, Format::header(block, thread), empty, thread, state);
+  if constexpr (kBlocks == 2) {
+    const uint32_t second = block + Format::kBytes;
+    multiply_sub_blocks<Format, T, Layout, Format::kSubBlocks % 2, true>(
+        rings, second, Format::header(second, thread), empty, thread, state);
+  }
   w.advance();
 }
 
@@ -187,13 +189,13 @@ template <typename T>
 __device__ __forceinline__ void write_features(const MixedParams& params, int token, int feature,
                                                float (&values)[8]) {
   if (token >= params.num_tokens) return;
-  const T* bias = static_cast<const T*>(params.bias);
   T* out = static_cast<T*>(params.out) + token * params.out_stride + feature;
   Vector<T> rounded;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
-    if (bias != nullptr && feature + i < params.num_features) values[i] += widen(bias[feature + i]);
-    rounded.values[i] = narrow<T>(values[i]);
+    if (feature + i < params.num_features) {
+      rounded.values[i] = narrow<T>(finish<T>(params, token, feature + i, values[i]));
+    }
   }
   if (params.aligned_out && feature + 8 <= params.num_features) {
     *reinterpret_cast<Vector<T>*>(out) = rounded;
@@ -205,89 +207,120 @@ __device__ __forceinline__ void write_features(const MixedParams& params, int to
   }
 }
 
-// Sums go through shared memory, [token][feature], so that tokens are written in long runs; the
-// blocks of a cluster write a share of the tokens each, and add in the order of their ranks.
+// Sums go through shared memory, [token][feature], so that tokens are written in long runs. The
+// blocks of a cluster write a share of the tokens each, get the others' sums of them, and add in
+// the order of their ranks.
 template <typename T, typename Layout>
-__device__ __forceinline__ void write_sums(const MixedParams& params, float* shared,
+__device__ __forceinline__ void write_sums(const MixedParams& params, unsigned char* shared,
+                                           uint32_t base, uint32_t sums_received,
                                            const float (&sums)[Layout::kTokens / 2],
                                            int feature_tile, int first_token) {
-  constexpr int kWorkers = kManyConsumers * 128, kStride = Layout::kFeatureStride;
-  constexpr int kRuns = kManyFeatures / 8;  // of a token
-  const uint32_t splits = cluster_size(), split = cluster_rank();
+  constexpr int kWorkers = Layout::kConsumers * 128, kStride = Layout::kFeatureStride;
+  constexpr int kRuns = Layout::kFeatures / 8;  // of a token
+  constexpr int kRowBytes = kStride * 4;
+  float* own = reinterpret_cast<float*>(shared);
+  const int splits = params.splits, split = splits > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int share = (Layout::kTokens + splits - 1) / splits;
+  const int begin = split * share, end = min(begin + share, Layout::kTokens);
   const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
   synchronise<1, kWorkers>();  // nobody reads the rings any more
 #pragma unroll
   for (int i = 0; i < Layout::kTokens / 2; ++i) {
     const int token = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    shared[token * kStride + row + i % 4 / 2 * 8] = sums[i];
+    own[token * kStride + row + i % 4 / 2 * 8] = sums[i];
   }
-  if (splits == 1) {
-    synchronise<1, kWorkers>();
-  } else {
-    cluster_arrive();
-    cluster_wait();
+  if (splits > 1) {
+    publish_to_copies();
+    cluster_announce();
+    cluster_wait();  // nor in the other blocks
+    // Shares of the others after the own sums, in the order of their ranks.
+    const int to = static_cast<int>(threadIdx.x);
+    if (to < splits && to != split) {
+      const int first = to * share, count = min(first + share, Layout::kTokens) - first;
+      const int slot = split - (split > to ? 1 : 0);
+      copy_to_block(base + (Layout::kTokens + slot * share) * kRowBytes, base + first * kRowBytes,
+                    static_cast<uint32_t>(count * kRowBytes), sums_received,
+                    static_cast<uint32_t>(to));
+    }
+    wait_for(sums_received, 0);
+    cluster_announce();  // what was sent here has left the others' shared memory
   }
-  const int share = Layout::kTokens / static_cast<int>(splits);
-  for (int run = threadIdx.x; run < share * kRuns; run += kWorkers) {
-    const int token = static_cast<int>(split) * share + run / kRuns, feature = run % kRuns * 8;
-    const float* from = shared + token * kStride + feature;
+  synchronise<1, kWorkers>();
+  for (int run = threadIdx.x; run < (end - begin) * kRuns; run += kWorkers) {
+    const int token = run / kRuns, feature = run % kRuns * 8;
     float values[8] = {};
-    for (uint32_t rank = 0; rank < splits; ++rank) {
+    for (int rank = 0; rank < splits; ++rank) {
+      const int slot = rank - (rank > split ? 1 : 0);
+      const int place = rank == split ? begin : Layout::kTokens + slot * share;
+      const float* from = own + (place + token) * kStride + feature;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float4 four = splits == 1 ? *reinterpret_cast<const float4*>(from + 4 * half)
-                                        : load_4_from_cluster(from + 4 * half, rank);
+        const float4 four = *reinterpret_cast<const float4*>(from + 4 * half);
         values[4 * half] += four.x, values[4 * half + 1] += four.y;
         values[4 * half + 2] += four.z, values[4 * half + 3] += four.w;
       }
     }
-    write_features<T>(params, first_token + token, feature_tile * kManyFeatures + feature, values);
+    write_features<T>(params, first_token + begin + token,
+                      feature_tile * Layout::kFeatures + feature, values);
   }
-  if (splits > 1) {
-    cluster_arrive();  // shared memory stays until all have read it
-    cluster_wait();
-  }
+  if (splits > 1) cluster_wait();  // nor is anything sent from here still read
 }
 
-// Grid: (pairs of row tiles * splits, token tiles), clusters of `splits` blocks. Block:
-// kManyThreads. Shared memory: many_tokens_shared. x lies at multiples of 16 bytes and so do its
+// Grid: (tiles of features * splits, token tiles), clusters of `splits` blocks. Block:
+// many_threads. Shared memory: many_tokens_shared. x lies at multiples of 16 bytes and so do its
 // rows. Roofline: the tensor cores, or HBM below some hundred tokens.
 template <typename Format, typename T, const ManyTile& kTile>
 __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) {
   using Layout = ManyLayout<Format, kTile>;
-  extern __shared__ unsigned char unaligned[];
-  unsigned char* shared = reinterpret_cast<unsigned char*>(
-      (reinterpret_cast<uint64_t>(unaligned) + 1023) & ~uint64_t{1023});
-  const uint32_t base = shared_address(shared);
+  extern __shared__ __align__(1024) unsigned char unaligned[];
+  const uint32_t start = shared_address(unaligned), base = (start + 1023) & ~1023u;
+  unsigned char* shared = unaligned + (base - start);
   const Rings<Layout> rings{base, base + Layout::kBarriers};
-  const uint32_t splits = cluster_size(), split = cluster_rank();
-  const int feature_tile = static_cast<int>(blockIdx.x / splits);
-  const int first_block = static_cast<int>(split) * params.split_blocks;
+  const int splits = params.splits, split = splits > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int feature_tile = static_cast<int>(blockIdx.x) / splits;
+  const int first_block = split * params.split_blocks;
   const int num_blocks = max(0, min(params.split_blocks, params.k_blocks - first_block));
   const int first_token = static_cast<int>(blockIdx.y) * Layout::kTokens;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
 
   if (threadIdx.x == 0) {
+    constexpr uint32_t kWarps = Layout::kConsumers * 4;
     for (int s = 0; s < Layout::kXStages; ++s) {
       init_barrier(rings.x_full(s), 1);
-      init_barrier(rings.x_empty(s), kManyConsumers * 4);
+      init_barrier(rings.x_empty(s), kWarps);
     }
     for (int s = 0; s < Layout::kWeightStages; ++s) {
-      init_barrier(rings.weights_full(s), 1);
-      init_barrier(rings.weights_empty(s), kManyConsumers * 4);
+      init_barrier(rings.weights_full(s), kWeightWarps);
+      init_barrier(rings.weights_empty(s), kWarps);
     }
+    init_barrier(rings.sums_received(), 1);
     publish_barriers();
+    if (splits > 1) {
+      const int share = (Layout::kTokens + splits - 1) / splits;
+      const int own = min(share, Layout::kTokens - split * share);
+      arrive_and_expect(rings.sums_received(),
+                        static_cast<uint32_t>((splits - 1) * own * Layout::kFeatureStride * 4));
+    }
   }
   __syncthreads();
+  if (splits > 1) cluster_announce();
 
-  if (group == kManyConsumers) {
+  if (group == Layout::kConsumers) {
     give_registers<24>();
-    if (thread == 0) {
-      fill_rings<Format>(params, rings, feature_tile, first_token, first_block, num_blocks);
+    const int warp = thread / 32;
+    if (thread % 32 == 0 && warp < kWeightWarps) {
+      // Weights do not come from the kernel before: they are fetched while it still runs.
+      stream_weights<Format>(params, rings, feature_tile, first_block, num_blocks, warp);
+    } else if (thread == kWeightWarps * 32) {
+      wait_for_previous_kernels();
+      allow_next_kernel();  // not earlier: no more than two kernels at a time
+      stream_tokens(params, rings, first_token, first_block * Format::kSubBlocks * kSubBlockK,
+                    num_blocks * Format::kSubBlocks);
     }
     return;
   }
-  take_registers<240>();
+  take_registers<Layout::kRegisters>();
+  if (splits > 1) cluster_wait();  // all blocks have started
   ConsumerState<Layout> state;
 #pragma unroll
   for (int i = 0; i < Layout::kTokens / 2; ++i) {
@@ -296,16 +329,13 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
     asm volatile("" : "+f"(state.sums[i])::"memory");
   }
   RingPlace<Layout::kWeightStages> w;
-  // A block of one sub-block leaves the other half of `a` to the next. Pairs of them, so that the
-  // compiler sees which half a product under way still reads.
-  constexpr int kTurn = Format::kSubBlocks % 2 ? 2 : 1;
-  for (int i = 0; i + kTurn <= num_blocks; i += kTurn) {
-    multiply_next_block<Format, T, 0>(rings, w, group, thread, state);
-    if constexpr (kTurn == 2) multiply_next_block<Format, T, 1>(rings, w, group, thread, state);
+  constexpr int kStageBlocks = Layout::kStageBlocks;
+  for (int left = num_blocks; left >= kStageBlocks; left -= kStageBlocks) {
+    multiply_stage<Format, T, kStageBlocks>(rings, w, group, thread, state);
   }
-  if (num_blocks % kTurn != 0) multiply_next_block<Format, T, 0>(rings, w, group, thread, state);
+  if (num_blocks % kStageBlocks != 0) multiply_stage<Format, T, 1>(rings, w, group, thread, state);
   wait_for_products<0>();
-  write_sums<T, Layout>(params, reinterpret_cast<float*>(shared), state.sums, feature_tile,
+  write_sums<T, Layout>(params, shared, base, rings.sums_received(), state.sums, feature_tile,
                         first_token);
 }
 

@@ -225,6 +225,43 @@ struct TablePlanes {
   }
 };
 
+// Codes of e2m1, as twice their values: sign, exponent and mantissa move to their places in T, as a
+// number that is too small by the difference of the biases.
+template <int kSubBlocks>
+struct E2M1Planes {
+  using Planes = BitPlanes<kSubBlocks, 4, 0, 0>;
+  static constexpr int kBytes = Planes::kBytes;
+  using Codes = typename Planes::Codes;
+  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
+    return Planes::load(block, j, thread);
+  }
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    part<T, 0>(codes.low[kStep], a);
+    part<T, 1>(codes.low[kStep], a);
+    part<T, 2>(codes.low[kStep], a);
+    part<T, 3>(codes.low[kStep], a);
+  }
+
+ private:
+  template <typename T, int i>
+  static __device__ __forceinline__ void part(uint32_t word, uint32_t (&a)[4]) {
+    constexpr int kMantissa = is_same<T, __half> ? 9 : 6;  // its first bit in T
+    constexpr uint32_t kMagnitude = (7u << kMantissa) * 0x00010001u;
+    uint32_t bits = and_or(shift_right<4 * i - 12>(word), 0x80008000u,
+                           shift_right<4 * i - kMantissa>(word) & kMagnitude);
+    if constexpr (is_same<T, __half>) {
+      const __half2 pair =
+          __hmul2(*reinterpret_cast<const __half2*>(&bits), __float2half2_rn(0x1p15f));
+      a[i] = *reinterpret_cast<const uint32_t*>(&pair);
+    } else {
+      const __nv_bfloat162 pair =
+          __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits), __float2bfloat162_rn(0x1p127f));
+      a[i] = *reinterpret_cast<const uint32_t*>(&pair);
+    }
+  }
+};
+
 // --- Formats -----------------------------------------------------------------------------------
 
 // Blocks of 64 columns, a half scale (and a minimum) for each row and 32 columns.
@@ -271,9 +308,8 @@ struct ScaledBlocks {
   }
 };
 
-// Signed 8-bit values of IQ4's codes plus 128, and twice those of e2m1.
+// Signed 8-bit values of IQ4's codes plus 128.
 #define AC4K_IQ4_TABLE 0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u
-#define AC4K_E2M1_TABLE 0x83828180u, 0x8c888684u, 0x7d7e7f80u, 0x74787a7cu
 
 using Q4_0 = ScaledBlocks<BitPlanes<1, 4, 0, 8>, false>;
 using Q4_1 = ScaledBlocks<BitPlanes<1, 4, 0, 0>, true>;
@@ -282,11 +318,11 @@ using Q5_1 = ScaledBlocks<BitPlanes<1, 4, 1, 0>, true>;
 using Q8_0 = ScaledBlocks<BytePlanes<1>, false>;
 using IQ4_NL = ScaledBlocks<TablePlanes<1, AC4K_IQ4_TABLE>, false>;
 
-// Scales of one byte: powers of two for 32 columns, or unsigned e4m3 for 16; halved, as the table
-// holds twice the values.
+// Scales of one byte: powers of two for 32 columns, or unsigned e4m3 for 16; halved, as the codes
+// give twice the values.
 template <bool kNv>
 struct MicroBlocks {
-  using Planes = TablePlanes<1, AC4K_E2M1_TABLE>;
+  using Planes = E2M1Planes<1>;
   static constexpr int kSubBlocks = 1, kGroups = kNv ? 4 : 2;
   static constexpr bool kHasOffsets = false;
   static constexpr int kQuadBytes = kNv ? 8 : 4;
@@ -524,6 +560,5 @@ struct Q6_K {
 };
 
 #undef AC4K_IQ4_TABLE
-#undef AC4K_E2M1_TABLE
 
 }  // namespace ac4k

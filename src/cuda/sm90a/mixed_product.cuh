@@ -1,0 +1,79 @@
+// Few tokens: the codes of weights, as integers, times the tokens by the matrix products of warps;
+// scales come in as the sums leave the product.
+#pragma once
+
+#include "sm90a/mma.cuh"
+#include "sm90a/packed_formats.cuh"
+
+namespace ac4k {
+
+// One sub-block: 64 features, 64 columns of K, all columns of the product. x.at(c, j, half) is this
+// lane's row of the matrices of eight tokens c, sub-block j, half of its columns.
+template <typename Format, typename Factor, int kColumns, int j, typename Tokens>
+__device__ __forceinline__ void multiply_sub_block(uint32_t block,
+                                                   const typename Format::Header& header,
+                                                   const Tokens& x, int thread,
+                                                   float (&sums)[kColumns / 8][4]) {
+  using Planes = typename Format::Planes;
+  constexpr bool kBy16 = Format::kGroups == 4;
+  const auto codes = Planes::load(block, j, thread);
+  const auto scales = Format::template scales<j>(header);
+  uint32_t a[4][4];
+  Planes::template fragment<Factor, 0>(codes, a[0]);
+  Planes::template fragment<Factor, 1>(codes, a[1]);
+  Planes::template fragment<Factor, 2>(codes, a[2]);
+  Planes::template fragment<Factor, 3>(codes, a[3]);
+  constexpr uint32_t kOne = is_same<Factor, __half> ? 0x3c003c00u : 0x3f803f80u;
+  constexpr uint32_t kOnes[4] = {kOne, kOne, kOne, kOne};
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int c = 0; c < kColumns / 8; ++c) {
+      uint32_t b[4];
+      load_matrices(b, x.at(c, j, half));
+      const auto add = [&](const float (&product)[4], const float (&total)[4], int group) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          sums[c][i] = __fmaf_rn(scales.scale[i / 2][group], product[i], sums[c][i]);
+          if constexpr (Format::kHasOffsets) {
+            sums[c][i] = __fmaf_rn(scales.offset[i / 2][group], total[i], sums[c][i]);
+          }
+        }
+      };
+      if constexpr (kBy16) {
+#pragma unroll
+        for (int s = 0; s < 2; ++s) {
+          float product[4] = {}, total[4] = {};
+          multiply_add<Factor>(product, a[2 * half + s], b[2 * s], b[2 * s + 1]);
+          if constexpr (Format::kHasOffsets) {
+            multiply_add<Factor>(total, kOnes, b[2 * s], b[2 * s + 1]);
+          }
+          add(product, total, 2 * half + s);
+        }
+      } else {
+        float product[4] = {}, total[4] = {};
+        multiply_add<Factor>(product, a[2 * half], b[0], b[1]);
+        multiply_add<Factor>(product, a[2 * half + 1], b[2], b[3]);
+        if constexpr (Format::kHasOffsets) {
+          multiply_add<Factor>(total, kOnes, b[0], b[1]);
+          multiply_add<Factor>(total, kOnes, b[2], b[3]);
+        }
+        add(product, total, half);
+      }
+    }
+  }
+}
+template <typename Format, typename Factor, int kColumns, int j = 0, typename Tokens>
+__device__ __forceinline__ void multiply_block(uint32_t block,
+                                               const typename Format::Header& header,
+                                               const Tokens& x, int thread,
+                                               float (&sums)[kColumns / 8][4]) {
+  // There are too many numbers for the work of sub-blocks to overlap.
+  if constexpr (Format::kHasOffsets || kColumns == 32) __syncwarp();
+  multiply_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums);
+  if constexpr (j + 1 < Format::kSubBlocks) {
+    multiply_block<Format, Factor, kColumns, j + 1>(block, header, x, thread, sums);
+  }
+}
+
+}  // namespace ac4k

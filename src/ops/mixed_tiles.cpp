@@ -1,0 +1,116 @@
+#include "ops/mixed_tiles.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+
+#include "cuda/sm90a/mixed.h"
+#include "ops/elementwise.hpp"
+
+namespace ac4k {
+namespace {
+
+// Microseconds of a block for 64 columns of K, and besides, as measured on an H200 with q4_0.
+struct FewTile {
+  int kernel;  // its place among those for few tokens
+  int columns;
+  int blocks_on_sm;  // two where that lets all row tiles run at once; one has the longer ring
+  double cost;
+};
+constexpr FewTile kFewTiles[] = {
+    {0, 8, 1, 0.065}, {0, 8, 2, 0.11}, {1, 16, 1, 0.075}, {2, 32, 1, 0.115}};
+constexpr double kManyCosts[] = {0.44, 0.60, 0.385, 0.70};
+constexpr double kFewStart = 3.5, kManyStart = 4.0;
+static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
+
+double estimated_time(const MixedTile& tile, const MixedShape& shape, const ClusterRoom& room) {
+  const bool two_on_sm = tile.few && kFewTiles[tile.index].blocks_on_sm == 2;
+  const auto& fit = two_on_sm ? room.two : room.one;
+  const int64_t at_once = std::max(fit[static_cast<size_t>(tile.splits)], 1);
+  const int64_t clusters =
+      ceil_div(shape.N, features_of(tile)) * ceil_div(shape.tokens, tokens_of(tile));
+  const int64_t steps = ceil_div(shape.k_blocks, tile.splits) * shape.sub_blocks;
+  const double step = tile.few ? kFewTiles[tile.index].cost : kManyCosts[tile.index];
+  const double start = tile.few ? kFewStart : kManyStart;
+  return static_cast<double>(ceil_div(clusters, at_once)) *
+         (static_cast<double>(steps) * step + start);
+}
+
+int few_stage_bytes(const MixedTile& tile, const MixedShape& shape) {
+  const auto blocks = kFewStageColumns / (shape.sub_blocks * kSubBlockK);
+  return few_stage(blocks * static_cast<int>(shape.block_bytes), kFewTiles[tile.index].columns);
+}
+
+// The order numbers them for users: it depends on the sizes, not on the format.
+template <typename Visit>
+void for_each_tile(const MixedShape& shape, const Visit& visit) {
+  const int64_t most_splits = std::clamp<int64_t>(
+      shape.k_blocks * shape.sub_blocks * kSubBlockK / kFewStageColumns, 1, kMaxSplits);
+  const auto offer = [&](const MixedTile& tile) {
+    if (shared_bytes(tile, shape) <= shape.shared_per_block) visit(tile);
+  };
+  for (int i = 0; i < static_cast<int>(std::size(kFewTiles)) && shape.whole_columns; ++i) {
+    // More tokens than a tile has would read the weights again.
+    if (shape.tokens > kFewTiles[i].columns) continue;
+    for (int splits = 1; splits <= most_splits; splits *= 2) offer({true, i, splits});
+  }
+  for (int i = 0; i < kNumManyTiles; ++i) {
+    const int64_t most = many_can_split(kManyTiles[i]) ? most_splits : 1;
+    for (int splits = 1; splits <= most; ++splits) offer({false, i, splits});
+  }
+}
+
+}  // namespace
+
+int tokens_of(const MixedTile& tile) {
+  return tile.few ? kFewTiles[tile.index].columns : kManyTiles[tile.index].tokens;
+}
+int features_of(const MixedTile& tile) {
+  return tile.few ? kTileRows : many_features(kManyTiles[tile.index]);
+}
+int threads_of(const MixedTile& tile) {
+  return tile.few ? few_threads(tokens_of(tile)) : many_threads(kManyTiles[tile.index]);
+}
+int kernel_of(const MixedTile& tile) {
+  return tile.few ? kFewTiles[tile.index].kernel : tile.index;
+}
+int few_stages(const MixedTile& tile, const MixedShape& shape) {
+  constexpr int kReserved = 1024;  // of each block, by the system
+  const int blocks = kFewTiles[tile.index].blocks_on_sm;
+  const int room = (shape.shared_per_block + kReserved) / blocks - kReserved;
+  const int fit = (room - few_once(tokens_of(tile))) / few_stage_bytes(tile, shape);
+  const int groups = few_groups(tokens_of(tile));
+  return std::max(fit - fit % groups, groups);
+}
+int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape) {
+  const auto bytes = static_cast<int>(shape.block_bytes);
+  if (tile.few) {
+    return few_once(tokens_of(tile)) + few_stages(tile, shape) * few_stage_bytes(tile, shape);
+  }
+  return many_tokens_shared(kManyTiles[tile.index], bytes, shape.sub_blocks);
+}
+
+std::string name_of(const MixedTile& tile) {
+  return (tile.few ? "few_" : "many_") + std::to_string(tokens_of(tile)) + "x" +
+         std::to_string(features_of(tile)) +
+         (tile.few && kFewTiles[tile.index].blocks_on_sm == 2 ? "_pair" : "") + "_split" +
+         std::to_string(tile.splits);
+}
+
+std::vector<MixedTile> mixed_tiles(const MixedShape& shape) {
+  std::vector<MixedTile> tiles;
+  for_each_tile(shape, [&](const MixedTile& tile) { tiles.push_back(tile); });
+  return tiles;
+}
+
+MixedTile best_mixed_tile(const MixedShape& shape, const ClusterRoom& room) {
+  MixedTile best{};
+  double best_time = std::numeric_limits<double>::infinity();
+  for_each_tile(shape, [&](const MixedTile& tile) {
+    const double time = estimated_time(tile, shape, room);
+    if (time < best_time) best = tile, best_time = time;
+  });
+  return best;
+}
+
+}  // namespace ac4k

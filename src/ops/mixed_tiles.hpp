@@ -1,0 +1,50 @@
+// Which kernel of the mixed-input engine multiplies: its tile, and how many blocks of a cluster
+// share K.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ac4k {
+
+inline constexpr int kMaxSplits = 8;  // every GPU with clusters has clusters of this many blocks
+
+struct MixedTile {
+  bool few;
+  int index;  // in the table of such tiles
+  int splits;
+};
+
+// out[tokens, N] = x[tokens, K] W[N, K]^T with packed weights.
+struct MixedShape {
+  int64_t tokens, N;
+  int64_t k_blocks;      // packed ones along K
+  int sub_blocks;        // of 64 columns in one of them
+  int64_t block_bytes;   // of one of them
+  bool whole_columns;    // K is a multiple of 64: what kernels for few tokens want
+  int shared_per_block;  // of the GPU
+};
+
+// Clusters of n blocks that run at once, one block or two on an SM.
+struct ClusterRoom {
+  std::array<int, kMaxSplits + 1> one{}, two{};
+};
+
+// Every tile that can multiply the shape.
+std::vector<MixedTile> mixed_tiles(const MixedShape& shape);
+// The one that is expected to be the fastest; the shape must have one.
+MixedTile best_mixed_tile(const MixedShape& shape, const ClusterRoom& room);
+// "few_16x64_split2": tokens x features; "pair": two blocks on an SM.
+std::string name_of(const MixedTile& tile);
+
+// What a launch of the tile needs.
+int kernel_of(const MixedTile& tile);
+int few_stages(const MixedTile& tile, const MixedShape& shape);
+int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape);
+int threads_of(const MixedTile& tile);
+int tokens_of(const MixedTile& tile);
+int features_of(const MixedTile& tile);
+
+}  // namespace ac4k

@@ -1,0 +1,85 @@
+// Which kernels of the mixed-input engine a product can take, and which it gets.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "core/weight_formats.hpp"
+#include "ops/mixed_tiles.hpp"
+
+namespace ac4k {
+namespace {
+
+// As an H200 has it.
+const ClusterRoom kRoom{.one = {0, 132, 66, 39, 30, 22, 17, 15, 15},
+                        .two = {0, 264, 132, 79, 62, 47, 39, 32, 30}};
+
+MixedShape shape_of(WeightFormat format, int64_t tokens, int64_t N, int64_t K) {
+  const WeightBlock& block = block_of(format);
+  return {.tokens = tokens,
+          .N = N,
+          .k_blocks = packed_blocks(block, K),
+          .sub_blocks = block.packed_columns / kPackedColumns,
+          .block_bytes = packed_block_bytes(block),
+          .whole_columns = K % kPackedColumns == 0,
+          .shared_per_block = 232448};
+}
+
+std::string best(int64_t tokens, int64_t N, int64_t K) {
+  return name_of(best_mixed_tile(shape_of(WeightFormat::q4_0, tokens, N, K), kRoom));
+}
+
+// Those that were the fastest when all were measured.
+TEST(MixedTiles, TheFastestIsChosen) {
+  EXPECT_EQ(best(1, 4096, 14336), "few_8x64_split2");
+  EXPECT_EQ(best(16, 4096, 14336), "few_16x64_split2");
+  EXPECT_EQ(best(32, 4096, 14336), "few_32x64_split2");
+  EXPECT_EQ(best(64, 4096, 14336), "many_64x192_split5");
+  EXPECT_EQ(best(128, 4096, 14336), "many_128x128_split3");
+  EXPECT_EQ(best(256, 4096, 14336), "many_128x128_split2");
+  EXPECT_EQ(best(512, 4096, 14336), "many_128x128_split1");
+  EXPECT_EQ(best(2048, 4096, 14336), "many_256x128_split1");
+  EXPECT_EQ(best(64, 14336, 4096), "many_64x256_split2");
+  // All row tiles at once rather than two turns.
+  EXPECT_EQ(best(1, 14336, 4096), "few_8x64_pair_split1");
+}
+
+TEST(MixedTiles, EveryFormatHasTilesThatFit) {
+  for (int f = 0; f < kNumWeightFormats; ++f) {
+    const auto format = static_cast<WeightFormat>(f);
+    for (const int64_t tokens : {1, 9, 33, 300}) {
+      const MixedShape shape = shape_of(format, tokens, 192, 1024);
+      std::set<std::string> names;
+      for (const MixedTile& tile : mixed_tiles(shape)) {
+        EXPECT_LE(shared_bytes(tile, shape), shape.shared_per_block) << name_of(tile);
+        EXPECT_TRUE(names.insert(name_of(tile)).second) << name_of(tile);
+        if (tile.few) {
+          EXPECT_GE(few_stages(tile, shape), 2) << block_of(format).name;
+          EXPECT_LE(tokens, tokens_of(tile));
+        }
+      }
+      EXPECT_GE(names.size(), 4u) << block_of(format).name;
+    }
+  }
+}
+
+// A config is a number: it must mean the same for all layouts of W4A16.
+TEST(MixedTiles, TheNumbersDoNotDependOnTheLayout) {
+  for (const int64_t K : {64, 256, 1024, 4096}) {
+    const auto expected = mixed_tiles(shape_of(WeightFormat::w4_g32_f16, 8, 4096, K));
+    for (const auto format : {WeightFormat::w4_g128_f16, WeightFormat::w4_g64z_bf16}) {
+      const auto tiles = mixed_tiles(shape_of(format, 8, 4096, K));
+      ASSERT_EQ(tiles.size(), expected.size()) << K;
+      for (size_t i = 0; i < tiles.size(); ++i) EXPECT_EQ(name_of(tiles[i]), name_of(expected[i]));
+    }
+  }
+}
+
+// Tensor copies of three dims want whole boxes of columns.
+TEST(MixedTiles, APartOfABoxIsLeftToTheOthers) {
+  for (const MixedTile& tile : mixed_tiles(shape_of(WeightFormat::q4_0, 1, 64, 96))) {
+    EXPECT_FALSE(tile.few) << name_of(tile);
+  }
+}
+
+}  // namespace
+}  // namespace ac4k
