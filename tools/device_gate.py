@@ -1,5 +1,6 @@
 """Compiles every device source for sm90a, by nvcc and by NVRTC, and prints what each kernel uses;
-for the other architectures of the table, by NVRTC, so that "compiled only" stays true.
+for the other architectures of the table, by NVRTC, so that "compiled only" stays true. Of an engine
+with a module a format NVRTC compiles those that differ in their code.
 
 Register spills fail, unless the source says `// Spills allowed: <reason>`. The nvcc half uses the
 same CMake rules as an installation; the NVRTC half has no host headers, as at first use.
@@ -16,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CUDA = ROOT / "src/cuda"
+ENGINE = "sm90a/mixed_"
+ENGINE_SAMPLES = [ENGINE + name for name in ("q4_0", "q4_k", "iq4_nl", "mxfp4", "w4_g128z_bf16")]
 
 
 @dataclass
@@ -82,7 +85,7 @@ def build_with_nvcc(arch: str, build: Path, nvcc: str) -> list[Usage]:
     )
     usages = []
     for source in device_sources(arch):
-        module = str(source.relative_to(CUDA).with_suffix(""))
+        module = module_of(source)
         report = build / "lib/ac4k/cubin" / f"{module.replace('/', '.')}.{arch}.txt"
         if not report.exists():
             raise FileNotFoundError(f"{report}: no nvcc found, or the build left it out")
@@ -94,6 +97,14 @@ def device_sources(arch: str) -> list[Path]:
     return sorted([*(CUDA / "common").glob("*.cu"), *(CUDA / arch).glob("*.cu")])
 
 
+def module_of(source: Path) -> str:
+    return str(source.relative_to(CUDA).with_suffix(""))
+
+
+def is_compiled_by_nvrtc(module: str) -> bool:
+    return not module.startswith(ENGINE) or module in ENGINE_SAMPLES
+
+
 def build_with_nvrtc(arch: str) -> dict[tuple[str, str], dict[str, int]]:
     """Compiles the library's modules as at first use, into a cache of its own. It stays: entries
     are known by their contents, so the next run compiles what has changed.
@@ -101,10 +112,11 @@ def build_with_nvrtc(arch: str) -> dict[tuple[str, str], dict[str, int]]:
     import ac4k.jit
 
     ac4k.jit.C.set("cache_dir", str(ROOT / "build/device/jit_cache"))
-    modules = ac4k.jit.build(None, arch)
+    names = [module_of(source) for source in device_sources(arch)]
+    modules = [ac4k.jit.build(name, arch) for name in names if is_compiled_by_nvrtc(name)]
     return {
         (module["module"], kernel["name"]): kernel
-        for module in modules
+        for (module,) in modules
         for kernel in module["kernels"]
     }
 
@@ -144,7 +156,7 @@ def report(arch: str, usages: list[Usage], by_nvrtc: dict[tuple[str, str], dict[
         problem = ""
         other = by_nvrtc.get((usage.module, usage.kernel))
         spills = usage.spill_bytes > 0 or (other is not None and other["local_bytes"] > 0)
-        if other is None:
+        if other is None and is_compiled_by_nvrtc(usage.module):
             problem = "  <-- not in NVRTC's cubin"
         elif spills and "// Spills allowed:" not in (CUDA / f"{usage.module}.cu").read_text():
             problem = "  <-- spills, or local arrays by NVRTC"
