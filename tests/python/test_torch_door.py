@@ -42,6 +42,9 @@ def sample_calls(name: str, device: str) -> list[Arguments]:
             made.clone(arrays).call(getattr(ac4k, name))
         except ValueError:  # choices that need another argument
             continue
+        except NotImplementedError:
+            assert device != "cpu"
+            pytest.skip(f"{name} has no kernels for {device}")
         calls.append(made)
     assert len(calls) >= 2
     return calls

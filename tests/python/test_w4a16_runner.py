@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ def test_tuning_is_kept(cache: Path, device: str) -> None:
         f"import ac4k; r = ac4k.W4A16Runner('float16', 'group_zeros', {device!r}); "
         "print(r.best_config(3, 40, 192, 64))"
     )
-    environment = {"AC4K_CACHE_DIR": str(cache), "PATH": "", "HOME": str(cache)}
+    environment = os.environ | {"AC4K_CACHE_DIR": str(cache), "PATH": "", "HOME": str(cache)}
     ran = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
