@@ -342,7 +342,7 @@ def test_linear_layers_follow_autocast() -> None:
     x = torch.randn(3, 256)
     with torch.autocast("cpu", torch.bfloat16):
         result = layer(x)
-    assert torch.equal(result, linear_layer()[0].bfloat16()(x.bfloat16()))
+    assert torch.equal(result, layer.bfloat16()(x.bfloat16()))
 
 
 def test_linear_layers_travel() -> None:
