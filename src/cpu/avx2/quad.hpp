@@ -8,7 +8,8 @@
 namespace ac4k::cpu::avx2 {
 
 struct Quad {
-  static constexpr bool kFourBlocks = false;  // are scales of four short blocks taken together?
+  static constexpr bool kFourBlocks = false;      // are scales of four short blocks taken together?
+  static constexpr bool kHasSmallScales = false;  // are codes multiplied by scales of 4 bits?
   struct Codes {
     __m256i v[2];
     friend AC4K_INLINE Codes operator|(Codes a, Codes b) {

@@ -15,6 +15,16 @@ struct Vnni {
       planes[64 + i] = static_cast<int8_t>(x[i] - 256 * high);
     }
   }
+  struct Sum {
+    __m512i high = _mm512_setzero_si512(), low = _mm512_setzero_si512();
+  };
+  static AC4K_INLINE void add(__m512i codes, const int8_t* planes, Sum& sum) {
+    sum.high = _mm512_dpbusd_epi32(sum.high, codes, _mm512_loadu_si512(planes));
+    sum.low = _mm512_dpbusd_epi32(sum.low, codes, _mm512_loadu_si512(planes + 64));
+  }
+  static AC4K_INLINE __m512i total(const Sum& sum) {
+    return _mm512_add_epi32(_mm512_slli_epi32(sum.high, 8), sum.low);
+  }
   static AC4K_INLINE __m512i dot(__m512i codes, const int8_t* planes) {
     const __m512i high =
         _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes, _mm512_loadu_si512(planes));

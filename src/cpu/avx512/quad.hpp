@@ -17,6 +17,14 @@ struct MultiplyAdd {
     }
     __builtin_memcpy(planes, ordered, sizeof ordered);
   }
+  // Of several dots.
+  struct Sum {
+    __m512i v = _mm512_setzero_si512();
+  };
+  static AC4K_INLINE void add(__m512i codes, const int8_t* planes, Sum& sum) {
+    sum.v = _mm512_add_epi32(sum.v, dot(codes, planes));
+  }
+  static AC4K_INLINE __m512i total(const Sum& sum) { return sum.v; }
   static AC4K_INLINE __m512i dot(__m512i codes, const int8_t* planes) {
     const __m512i even = _mm512_and_si512(codes, _mm512_set1_epi16(0xff));
     const __m512i odd = _mm512_srli_epi16(codes, 8);
@@ -64,9 +72,15 @@ struct QuadOf {
     codes[1].v = _mm512_and_si512(_mm512_srli_epi16(both, 2), three);
   }
   static AC4K_INLINE void pairs_in_place(const uint8_t* p, Codes (&codes)[2]) {
-    const __m512i both = both_pairs(p);
-    codes[0].v = _mm512_and_si512(both, _mm512_set1_epi8(3));
-    codes[1].v = _mm512_and_si512(both, _mm512_set1_epi8(12));
+    constexpr int kOrAnd = 0xa8;  // (a | b) & c
+    constexpr char z = -1;
+    // A byte in each 16 bits; its upper nibble, shifted, is in the upper byte.
+    const __m512i order =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, z, 2, z, 1, z, 3, z, 4, z, 6, z, 5, z, 7, z));
+    const __m512i low = _mm512_shuffle_epi8(repeated_eights(p), order);
+    const __m512i high = _mm512_slli_epi16(low, 4);
+    codes[0].v = _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi8(3), kOrAnd);
+    codes[1].v = _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi8(12), kOrAnd);
   }
   static AC4K_INLINE void add_pairs_times_16(const uint8_t* p, Codes (&codes)[2]) {
     constexpr int kOrAnd = 0xf8;  // a | (b & c)
@@ -268,6 +282,31 @@ struct QuadOf {
     return {_mm512_cvtepi32_ps(byte)};
   }
 
+  // ---- Codes times scales of 4 bits, where a byte holds them ----
+
+  static constexpr bool kHasSmallScales = true;
+  struct SmallScales {
+    __m512i v;
+  };
+  // The low nibbles of 16 bytes, one for 16 columns each.
+  static AC4K_INLINE SmallScales small_scales(const uint8_t* p) {
+    const __m512i all =
+        _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return {_mm512_and_si512(all, _mm512_set1_epi8(15))};
+  }
+  template <int kSubBlock>
+  static AC4K_INLINE Codes times(Codes codes, SmallScales scales) {
+    constexpr char a = 4 * kSubBlock, z = -1;
+    const __m512i order = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(a, z, a, z, a + 1, z, a + 1, z, a + 2, z, a + 2, z, a + 3, z, a + 3, z));
+    return {_mm512_mullo_epi16(codes.v, _mm512_shuffle_epi8(scales.v, order))};
+  }
+  using Sum = typename Dot::Sum;
+  static AC4K_INLINE void add_dot(Codes codes, const int8_t* planes, Sum& sum) {
+    Dot::add(codes.v, planes, sum);
+  }
+  static AC4K_INLINE Lanes value(const Sum& sum) { return {_mm512_cvtepi32_ps(Dot::total(sum))}; }
+
   static AC4K_INLINE void store_planes(const int16_t (&x)[64], int8_t* planes) {
     Dot::store_planes(x, planes);
   }
@@ -287,14 +326,17 @@ struct QuadOf {
     }
     return pattern;
   }();
+  // 32 bytes, 8 of them twice in each 16.
+  static AC4K_INLINE __m512i repeated_eights(const uint8_t* p) {
+    return _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3),
+                                    _mm512_castsi256_si512(load_256(p)));
+  }
   // Fields of 2 bits of both rows in the low nibble of every byte, from 32 bytes of their plane.
   static AC4K_INLINE __m512i both_pairs(const uint8_t* p) {
     // 8 bytes of the plane for each 16 bytes of codes; each byte twice, side by side.
     const __m512i order =
         _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 2, 2, 1, 1, 3, 3, 4, 4, 6, 6, 5, 5, 7, 7));
-    const __m512i eights = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3),
-                                                    _mm512_castsi256_si512(load_256(p)));
-    const __m512i twice = _mm512_shuffle_epi8(eights, order);
+    const __m512i twice = _mm512_shuffle_epi8(repeated_eights(p), order);
     // The upper of the two wants bits 4..7.
     return _mm512_ternarylogic_epi32(twice, _mm512_srli_epi16(twice, 4), _mm512_set1_epi16(0xff),
                                      0xe4);

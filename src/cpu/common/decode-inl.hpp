@@ -12,6 +12,9 @@ namespace {
 template <class Q, class Format>
 constexpr bool kWholeGroups = Format::kLong || (Format::kFourScales && Q::kFourBlocks);
 
+template <class Q, class Format>
+constexpr bool kSmallGroups = Format::kSmallScales && Q::kHasSmallScales;
+
 // The offset of codes, or how often a minimum counts: by what sums of activations are multiplied.
 // Lanes of short blocks repeat each scale four times.
 template <class Q, class Format>
@@ -103,9 +106,47 @@ struct QuadSums {
     }
   }
 
+  // Where codes times scales are bytes, 256 columns are one sum of integers.
+  template <int kSubBlock, class Scales, class Sum>
+  AC4K_INLINE void add_small(const uint8_t* block, int quad, const Scales (&scales)[2],
+                             const ActivationGroup* const (&x)[kTokens],
+                             Sum (&integers)[2][kTokens]) {
+    Codes codes[2];
+    codes_of<Q, Format>(block, kSubBlock, quad, codes);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const Codes scaled = Q::template times<kSubBlock>(codes[i], scales[i]);
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+        Q::add_dot(scaled, x[t]->planes[kSubBlock], integers[i][t]);
+      }
+    }
+  }
+  AC4K_INLINE void add_group(const uint8_t* block, int quad,
+                             const ActivationGroup* const (&x)[kTokens])
+    requires(kSmallGroups<Q, Format>)
+  {
+    typename Q::SmallScales scales[2];
+    typename Q::Sum integers[2][kTokens];
+    Lanes d[2], minimums[2];
+    Format::template small_scales<Q>(block, quad, scales, d);
+    Format::template minimums<Q>(block, quad, minimums);
+    add_small<0>(block, quad, scales, x, integers);
+    add_small<1>(block, quad, scales, x, integers);
+    add_small<2>(block, quad, scales, x, integers);
+    add_small<3>(block, quad, scales, x, integers);
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+#pragma GCC unroll 4
+      for (int t = 0; t < kTokens; ++t) {
+        sums[i][t] = fma(Q::value(integers[i][t]), d[i], minimums[i] * Lanes::load(x[t]->sums[i]));
+      }
+    }
+  }
+
   AC4K_INLINE void add_group(const uint8_t* blocks, int quad,
                              const ActivationGroup* const (&x)[kTokens])
-    requires(kWholeGroups<Q, Format>)
+    requires(kWholeGroups<Q, Format> && !kSmallGroups<Q, Format>)
   {
     Lanes scales[2], minimums[2];
     group_scales<Q, Format>(blocks, quad, scales, minimums);

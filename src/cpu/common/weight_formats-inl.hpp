@@ -62,6 +62,8 @@ struct FormatBase {
   // and `codes_in_place`.
   static constexpr int kSecondUnit = 1;
   static constexpr bool kFourScales = false;
+  // Do a code of either row and its scale, an integer, make a byte? Then `small_scales`.
+  static constexpr bool kSmallScales = false;
   // Are codes nibbles, in planes at the start of the block, with scales for 32 columns or more?
   static constexpr bool kNibblesBy32 = false;
   // What a code is without scale and minimum.
@@ -234,6 +236,14 @@ struct Q2_K : FormatBase<WeightFormat::q2_k> {
   static AC4K_INLINE void codes_in_place(const uint8_t* block, int j, int quad,
                                          typename Q::Codes (&c)[2]) {
     Q::pairs_in_place(block + j * kPairPlane + quad * 32, c);
+  }
+  static constexpr bool kSmallScales = true;  // 3 * kSecondUnit * 15
+  template <class Q>
+  static AC4K_INLINE void small_scales(const uint8_t* block, int quad,
+                                       typename Q::SmallScales (&s)[2], typename Q::Lanes (&d)[2]) {
+    const uint8_t* record = block + kScales + quad * kRecord;
+    for (int i = 0; i < 2; ++i) s[i] = Q::small_scales(record + 16 * i);
+    Q::two_halves(record + 32, record + 36, d);
   }
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {

@@ -13,7 +13,8 @@ namespace ac4k::cpu::generic {
 #define AC4K_APART [[gnu::noinline]]
 
 struct Quad {
-  static constexpr bool kFourBlocks = false;  // are scales of four short blocks taken together?
+  static constexpr bool kFourBlocks = false;      // are scales of four short blocks taken together?
+  static constexpr bool kHasSmallScales = false;  // are codes multiplied by scales of 4 bits?
   struct Codes {
     uint8_t v[64];
     friend AC4K_INLINE Codes operator|(const Codes& a, const Codes& b) {
