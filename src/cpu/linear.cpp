@@ -14,13 +14,30 @@
 namespace ac4k::cpu {
 namespace {
 
+// The same with AMX and bf16 tokens: 4-bit weights are widened by a table, others by arithmetic,
+// and the integers of q2_k are the cheapest.
+int64_t most_few_tokens_for_tiles(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::q2_k:
+      return 8;
+    case WeightFormat::q3_k:
+    case WeightFormat::q5_0:
+    case WeightFormat::q5_k:
+    case WeightFormat::q6_k:
+    case WeightFormat::nvfp4:
+      return 5;
+    default:
+      return 4;
+  }
+}
+
 // Up to this many tokens integer products are faster than widened weights; measured.
-int64_t most_few_tokens(DType type) {
+int64_t most_few_tokens(DType type, WeightFormat format) {
   switch (active_isa()) {
     case Isa::generic:
       return 1;
     case Isa::amx:
-      return type == DType::bf16 ? 4 : 8;
+      return type == DType::bf16 ? most_few_tokens_for_tiles(format) : 8;
     default:
       return 8;
   }
@@ -61,7 +78,8 @@ Status run(const LinearProblem& problem) {
   // Infinities and NaN are for float32 alone.
   const PanelKernels& exact = *kernels().linear->exact;
   LinearPath path = problem.args.path;
-  if (path == LinearPath::automatic) path = path_for(problem.args.type, problem.args.num_tokens);
+  if (path == LinearPath::automatic)
+    path = path_for(problem.args.type, problem.args.format, problem.args.num_tokens);
   bool done = false;
   if (path == LinearPath::float32) return linear_many_tokens(problem, exact, &done);
   if (path == LinearPath::few_tokens) {
@@ -101,8 +119,9 @@ void write_run(const LinearProblem& problem, int64_t token, int64_t row, int64_t
   convert.narrow(sums, problem.out(token, row), count);
 }
 
-LinearPath path_for(DType type, int64_t num_tokens) {
-  return num_tokens <= most_few_tokens(type) ? LinearPath::few_tokens : LinearPath::many_tokens;
+LinearPath path_for(DType type, WeightFormat format, int64_t num_tokens) {
+  return num_tokens <= most_few_tokens(type, format) ? LinearPath::few_tokens
+                                                     : LinearPath::many_tokens;
 }
 
 Status linear(const LinearArgs& args) {

@@ -39,6 +39,6 @@ struct LinearArgs {
 Status linear(const LinearArgs& args);
 
 // What `automatic` stands for, with finite activations.
-LinearPath path_for(DType type, int64_t num_tokens);
+LinearPath path_for(DType type, WeightFormat format, int64_t num_tokens);
 
 }  // namespace ac4k::cpu

@@ -417,7 +417,7 @@ ac4k_status ac4k_w4a16_runner_best_config(const ac4k_w4a16_runner* runner, int64
     }
   }
   const bool on_cpu = runner->device.device_type == kDLCPU;
-  *config = on_cpu ? static_cast<int64_t>(cpu::path_for(runner->type, M)) : 0;
+  *config = on_cpu ? static_cast<int64_t>(cpu::path_for(runner->type, format, M)) : 0;
   return AC4K_OK;
 }
 
