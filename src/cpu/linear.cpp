@@ -14,32 +14,39 @@
 namespace ac4k::cpu {
 namespace {
 
-// The same with AMX and bf16 tokens: 4-bit weights are widened by a table, others by arithmetic,
-// and the integers of q2_k are the cheapest.
+// With AMX and bf16 tokens, where tiles are fast: the border depends on what a format costs to
+// widen. 4-bit weights are widened by a table, others by arithmetic; the integers of q2_k are the
+// cheapest.
 int64_t most_few_tokens_for_tiles(WeightFormat format) {
   switch (format) {
     case WeightFormat::q2_k:
       return 8;
-    case WeightFormat::q3_k:
+    case WeightFormat::nvfp4:
+      return 6;
+    case WeightFormat::q4_1:
     case WeightFormat::q5_0:
+    case WeightFormat::q5_1:
+    case WeightFormat::q8_0:
+    case WeightFormat::q3_k:
+    case WeightFormat::q4_k:
     case WeightFormat::q5_k:
     case WeightFormat::q6_k:
-    case WeightFormat::nvfp4:
       return 5;
     default:
       return 4;
   }
 }
 
-// Up to this many tokens integer products are faster than widened weights; measured.
+// Up to this many tokens integer products are faster than widened weights; measured. Integers take
+// four tokens at a time, widened weights 16: three fours cost less than one sixteen.
 int64_t most_few_tokens(DType type, WeightFormat format) {
   switch (active_isa()) {
     case Isa::generic:
       return 1;
     case Isa::amx:
-      return type == DType::bf16 ? most_few_tokens_for_tiles(format) : 8;
+      return type == DType::bf16 ? most_few_tokens_for_tiles(format) : 12;
     default:
-      return 8;
+      return 12;
   }
 }
 
