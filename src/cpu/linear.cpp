@@ -38,13 +38,14 @@ int64_t most_few_tokens_for_tiles(WeightFormat format) {
 }
 
 // Up to this many tokens integer products are faster than widened weights; measured. Integers take
-// four tokens at a time, widened weights 16: three fours cost less than one sixteen.
+// four tokens at a time, widened weights 16: three fours cost less than one sixteen (with tiles two
+// fours and a two, f16 and f32 being split for them).
 int64_t most_few_tokens(DType type, WeightFormat format) {
   switch (active_isa()) {
     case Isa::generic:
       return 1;
     case Isa::amx:
-      return type == DType::bf16 ? most_few_tokens_for_tiles(format) : 12;
+      return type == DType::bf16 ? most_few_tokens_for_tiles(format) : 10;
     default:
       return 12;
   }

@@ -10,7 +10,8 @@ namespace {
 
 using avx512::PieceQuad;
 
-// The upper half of each number, then what it leaves: 32 columns each, in turn.
+// The upper half of each number, then what it leaves: 32 columns each, in turn. Columns of two
+// bytes of codes lie side by side, lane by lane: one instruction less than one behind the other.
 struct StoreSplit {
   static constexpr int kPieces = 4;
   template <class Format>
@@ -18,30 +19,23 @@ struct StoreSplit {
   static AC4K_INLINE void row(const PieceQuad::Lanes (&values)[4], uint8_t* to) {
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-      const __m512 a = values[2 * i].v, b = values[2 * i + 1].v;
-      store(a, b, to + 2 * i * kPieceBytes);
-      store(avx512::rest_of(a), avx512::rest_of(b), to + (2 * i + 1) * kPieceBytes);
+      store(values[2 * i].v, values[2 * i + 1].v, to + 2 * i * kPieceBytes);
     }
   }
-
- private:
-  static AC4K_INLINE void store(__m512 a, __m512 b, uint8_t* to) {
-    const __m256i low = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(a), 16));
-    const __m256i high = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(b), 16));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), low);
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 32), high);
+  static AC4K_INLINE void store(__m512 low, __m512 high, uint8_t* to) {
+    _mm512_storeu_si512(to, avx512::cut_pairs(low, high));
+    _mm512_storeu_si512(to + kPieceBytes,
+                        avx512::cut_pairs(avx512::rest_of(low), avx512::rest_of(high)));
   }
 };
 
 void arrange_split(const float* columns, WeightFormat format, uint8_t* pieces) {
   const bool in_order = bytes_in_order(format);
   for (int pair = 0; pair < 32; ++pair) {
-    const __m512 low = _mm512_loadu_ps(columns + piece_column(in_order, 2 * pair) * 16);
-    const __m512 high = _mm512_loadu_ps(columns + piece_column(in_order, 2 * pair + 1) * 16);
-    uint8_t* to = pieces + pair / 16 * 2 * kPieceBytes + pair % 16 * kPieceRowBytes;
-    _mm512_storeu_si512(to, avx512::cut_pairs(low, high));
-    _mm512_storeu_si512(to + kPieceBytes,
-                        avx512::cut_pairs(avx512::rest_of(low), avx512::rest_of(high)));
+    const int lane = pair % 16, byte = pair / 16 * 2;
+    const __m512 low = _mm512_loadu_ps(columns + quad_column(in_order, lane, byte) * 16);
+    const __m512 high = _mm512_loadu_ps(columns + quad_column(in_order, lane, byte + 1) * 16);
+    StoreSplit::store(low, high, pieces + byte * kPieceBytes + lane * kPieceRowBytes);
   }
 }
 
