@@ -15,7 +15,7 @@ from .arrays import DTYPES, Arrays, DType
 from .case import Case
 from .inputs import Arguments, bound_types
 
-_LARGE_BYTES = 32 << 20  # of inputs
+_LARGE_BYTES = 4 << 20  # of inputs: NumPy takes seconds to multiply that many weights
 
 
 class WrongResultError(Exception):
