@@ -12,10 +12,10 @@ SECONDS ?= 600
 export PYTHON TORCH PIP_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help venv build demo test test-gpu fuzz-gguf lint format generate wheel clean
+.PHONY: help venv build demo test test-gpu sanitize-gpu fuzz-gguf lint format generate wheel clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 venv: ## .venv with everything pinned; installs missing Debian packages when root
 	@tools/setup.sh
@@ -31,6 +31,9 @@ test: build ## every gate this machine can run; GATES="pytest ruff" runs some
 
 test-gpu: ## tests on this machine's GPU, without network; WHEEL=dist/... tests a built wheel
 	@tools/test_gpu.sh $(WHEEL)
+
+sanitize-gpu: ## compute-sanitizer over every op, after test-gpu; OPS="quant_linear" for some
+	@tools/sanitize_gpu.sh $(OPS)
 
 fuzz-gguf: ## libFuzzer over the GGUF reader for SECONDS (600)
 	@tools/fuzz_gguf.sh $(SECONDS)
