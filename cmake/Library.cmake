@@ -33,6 +33,8 @@ endforeach()
 # What not every CPU of a level has; src/cpu/dispatch.cpp asks before it is used.
 set_property(SOURCE ${src}/cpu/avx512/decode_vnni.cpp ${src}/cpu/avx512/q8_1_vnni.cpp APPEND
              PROPERTY COMPILE_OPTIONS -mavx512vnni)
+set_property(SOURCE ${src}/cpu/avx512/decode_vbmi.cpp APPEND
+             PROPERTY COMPILE_OPTIONS -mavx512vnni -mavx512vbmi)
 set_property(SOURCE ${src}/cpu/avx512/panels_bf16.cpp ${src}/cpu/amx/panels.cpp APPEND
              PROPERTY COMPILE_OPTIONS -mavx512bf16)
 

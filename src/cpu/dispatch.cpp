@@ -6,6 +6,7 @@
 //   src/cpu/avx512, src/cpu/amx     -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
 //                                   -mprefer-vector-width=512
 //   src/cpu/avx512/*_vnni.cpp       -mavx512vnni besides, chosen by has_vnni()
+//   src/cpu/avx512/*_vbmi.cpp       -mavx512vnni -mavx512vbmi, chosen by has_vbmi() besides
 //   src/cpu/avx512/*_bf16.cpp, src/cpu/amx/panels.cpp  -mavx512bf16 besides, chosen by has_bf16()
 // A flag more than these must come with its test in detect(). AMX instructions are written in
 // assembly and need no flag.
@@ -71,6 +72,10 @@ bool has_vnni() {
   unsigned eax, ebx, ecx, edx;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && has_bit(ecx, 11);
 }
+bool has_vbmi() {
+  unsigned eax, ebx, ecx, edx;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && has_bit(ecx, 1);
+}
 bool has_bf16() {
   unsigned eax, ebx, ecx, edx;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && has_bit(eax, 5);
@@ -128,9 +133,11 @@ std::string level_names(Isa last) {
 const Kernels& kernels() { return *state().table.load(std::memory_order_acquire); }
 
 #if defined(__x86_64__)
-const DecodeKernels& decode_kernels() {
-  static const bool vnni = has_vnni();
-  return active_isa() >= Isa::avx512 && vnni ? avx512::kDecodeVnni : *kernels().linear->decode;
+const DecodeKernels& decode_kernels(WeightFormat format) {
+  static const bool vnni = has_vnni(), vbmi = vnni && has_vbmi();
+  if (active_isa() < Isa::avx512 || !vnni) return *kernels().linear->decode;
+  const bool few_bits = format == WeightFormat::q2_k || format == WeightFormat::q3_k;
+  return few_bits && vbmi ? avx512::kDecodeVbmi : avx512::kDecodeVnni;
 }
 
 const PanelKernels& panel_kernels(Element activations) {
@@ -149,7 +156,7 @@ const BlockProductKernels& block_product_kernels() {
                                     : generic::kBlockProducts;
 }
 #else
-const DecodeKernels& decode_kernels() { return *kernels().linear->decode; }
+const DecodeKernels& decode_kernels(WeightFormat) { return *kernels().linear->decode; }
 const PanelKernels& panel_kernels(Element) { return *kernels().linear->exact; }
 const BlockProductKernels& block_product_kernels() { return generic::kBlockProducts; }
 #endif

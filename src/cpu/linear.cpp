@@ -15,11 +15,12 @@ namespace ac4k::cpu {
 namespace {
 
 // With AMX and bf16 tokens, where tiles are fast: the border depends on what a format costs to
-// widen. 4-bit weights are widened by a table, others by arithmetic; the integers of q2_k are the
-// cheapest.
+// widen. 4-bit weights are widened by a table, others by arithmetic; the integers of q2_k and
+// q3_k are the cheapest.
 int64_t most_few_tokens_for_tiles(WeightFormat format) {
   switch (format) {
     case WeightFormat::q2_k:
+    case WeightFormat::q3_k:
       return 8;
     case WeightFormat::nvfp4:
       return 6;
@@ -27,7 +28,6 @@ int64_t most_few_tokens_for_tiles(WeightFormat format) {
     case WeightFormat::q5_0:
     case WeightFormat::q5_1:
     case WeightFormat::q8_0:
-    case WeightFormat::q3_k:
     case WeightFormat::q4_k:
     case WeightFormat::q5_k:
     case WeightFormat::q6_k:

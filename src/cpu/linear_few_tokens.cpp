@@ -97,7 +97,7 @@ int64_t few_tokens_bytes(const LinearProblem& p) {
 }
 
 Status linear_few_tokens(const LinearProblem& p, char* memory, bool* done) {
-  const DecodeKernels& kernel = decode_kernels();
+  const DecodeKernels& kernel = decode_kernels(p.args.format);
   auto* groups = reinterpret_cast<ActivationGroup*>(memory);
   *done = prepare(p, kernel, groups);
   if (!*done) return AC4K_OK;

@@ -14,6 +14,7 @@ extern const ActivationKernels kActivations;
 extern const NormKernels kNorms;
 extern const GgufKernels kGguf;
 extern const DecodeKernels kDecode, kDecodeVnni;
+extern const DecodeKernels kDecodeVbmi;  // of q2_k and q3_k alone
 extern const PanelKernels kPanelsF32, kPanelsBF16;
 extern const LinearKernels kLinear;
 

@@ -204,7 +204,7 @@ extern const Kernels kKernels;
 // The table of the active level.
 const Kernels& kernels();
 // What the active level has for few tokens on this CPU, and for many bf16 or other tokens.
-const DecodeKernels& decode_kernels();
+const DecodeKernels& decode_kernels(WeightFormat format);
 const PanelKernels& panel_kernels(Element activations);
 
 }  // namespace ac4k::cpu
