@@ -15,6 +15,10 @@ namespace {
 constexpr int64_t kMaxTokens = 512;  // whose sums a thread keeps at a time
 constexpr double kWorkPerThread = 1 << 18;
 
+// Rows of sums lie a line further apart than they are long: 512 tokens are 2 KiB, and rows at such
+// distances share two sets of the first-level cache.
+constexpr int64_t sums_stride(int64_t tokens) { return tokens + kPieceRows; }
+
 // Sizes of a product, shared by all threads.
 struct Plan {
   const LinearProblem& problem;
@@ -32,7 +36,7 @@ struct Plan {
         kernel(k),
         sub_blocks(divide_up(p.args.K, kPackedColumns)),
         sub_block_bytes(k.kind == PieceKind::bf16 ? 2 * kPieceBytes : 4 * kPieceBytes),
-        stretch(k.kind == PieceKind::bf16 ? 8 : 4),
+        stretch(k.kind == PieceKind::bf16 && p.args.num_tokens <= 128 ? 8 : 4),
         tiles(p.args.num_tokens <= 32    ? 1
               : p.args.num_tokens <= 128 ? 2
                                          : 4),
@@ -41,7 +45,7 @@ struct Plan {
     while (tiles > 1 && divide_up(p.num_tiles(), tiles) < 2 * threads) tiles /= 2;
     weights_bytes = tiles * 4 * group_bytes();
     const int64_t tokens = std::min(kMaxTokens, panels * kPieceRows);
-    sums_bytes = tiles * kPackedRows * tokens * static_cast<int64_t>(sizeof(float));
+    sums_bytes = tiles * kPackedRows * sums_stride(tokens) * static_cast<int64_t>(sizeof(float));
   }
   int64_t group_bytes() const { return stretch * sub_block_bytes; }
 };
@@ -99,7 +103,7 @@ void multiply_unit(const Plan& plan, int64_t first_tile, int64_t first_panel,
   const LinearProblem& p = plan.problem;
   const int64_t tiles = std::min(plan.tiles, p.num_tiles() - first_tile);
   const int64_t panels = std::min(kMaxTokens / kPieceRows, plan.panels - first_panel);
-  const int64_t ldc = panels * kPieceRows;
+  const int64_t tokens = panels * kPieceRows, ldc = sums_stride(tokens);
   const auto widen = plan.kernel.widen[static_cast<int>(p.args.format)];
   for (int64_t at = 0; at < plan.sub_blocks; at += plan.stretch) {
     const int64_t count = std::min(plan.stretch, plan.sub_blocks - at);
@@ -121,7 +125,7 @@ void multiply_unit(const Plan& plan, int64_t first_tile, int64_t first_panel,
   }
   const int64_t row = first_tile * kPackedRows, token = first_panel * kPieceRows;
   write_out(p, row, std::min(tiles * kPackedRows, p.args.N - row), token,
-            std::min(ldc, p.args.num_tokens - token), sums, ldc);
+            std::min(tokens, p.args.num_tokens - token), sums, ldc);
 }
 
 }  // namespace
