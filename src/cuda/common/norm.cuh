@@ -153,13 +153,12 @@ inline constexpr bool kMeanHasError = sizeof(T) == 4;
 
 // This thread's sums of a row in registers: of the squares of the values minus the pivot, and of
 // these values themselves where the pivot may be off. Vectors past the end of the row do not count.
-// With kFold > 1, of every kFold-th vector from `fold` on (BlockGroup).
-template <int kFold, typename T, int kVectors>
-__device__ __forceinline__ void add_centred(const RowRegisters<T, kVectors>& x, int fold,
+template <typename T, int kVectors>
+__device__ __forceinline__ void add_centred(const RowRegisters<T, kVectors>& x,
                                             uint32_t num_vectors, float pivot, float* sums) {
   constexpr int kSize = Vector<T>::kSize;
 #pragma unroll
-  for (int i = fold; i < kVectors; i += kFold) {
+  for (int i = 0; i < kVectors; ++i) {
     if (x.index(i) >= num_vectors) continue;
     float values[kSize];
     widen(x.vectors[i], values);
@@ -175,49 +174,40 @@ __device__ __forceinline__ void add_centred(const RowRegisters<T, kVectors>& x, 
 // Layer norm's statistics of a row that a block shares, with one barrier: each warp centres its
 // values on their own mean, and what it found is then moved to the pivot of the first warp. That
 // one holds at least as many values as any other, so its mean is within sqrt(warps) standard
-// deviations of the row's, and moving there costs no more digits than that. `warp_sums`: of the
-// warps this one stands for (BlockGroup).
+// deviations of the row's, and moving there costs no more digits than that. `warp_sum`: of the
+// values of this warp.
 template <typename Group, typename T, int kVectors>
-__device__ __forceinline__ RowStatistics layer_statistics_of_block(
-    const RowRegisters<T, kVectors>& x, const float (&warp_sums)[Group::kFold],
-    uint32_t num_vectors, float inverse_columns, float eps, uint32_t turn) {
+__device__ __forceinline__ RowStatistics
+layer_statistics_of_block(const RowRegisters<T, kVectors>& x, float warp_sum, uint32_t num_vectors,
+                          float inverse_columns, float eps) {
   struct alignas(16) WarpPart {
     float pivot, sum, sum_of_squares, count;
   };
-  constexpr int kMaxWarps = Group::kThreads / kWarpThreads, kFold = Group::kFold;
+  constexpr int kMaxWarps = Group::kThreads / kWarpThreads;
   constexpr int kSums = 1 + kMeanHasError<T>;
-  __shared__ WarpPart parts_of_turns[Group::kNumTurns][kMaxWarps];
-  WarpPart(&parts)[kMaxWarps] = parts_of_turns[Group::kNumTurns == 1 ? 0 : turn];
+  __shared__ WarpPart parts[kMaxWarps];
   const uint32_t thread = threadIdx.x, num_warps = blockDim.x / kWarpThreads;
   const uint32_t warp = thread / kWarpThreads;
-  float pivots[kFold], counts[kFold], centred[kFold * kSums] = {};
+  uint32_t vectors = 0;  // of this warp
 #pragma unroll
-  for (int fold = 0; fold < kFold; ++fold) {
-    uint32_t vectors = 0;  // of this warp
-#pragma unroll
-    for (int i = fold; i < kVectors; i += kFold) {
-      const uint32_t first = warp * kWarpThreads + static_cast<uint32_t>(i) * blockDim.x;
-      if (first < num_vectors) vectors += min(num_vectors - first, uint32_t{kWarpThreads});
-    }
-    counts[fold] = static_cast<float>(vectors * Vector<T>::kSize);
-    pivots[fold] = __fdividef(warp_sums[fold], fmaxf(counts[fold], 1.0f));
-    add_centred<kFold>(x, fold, num_vectors, pivots[fold], centred + kSums * fold);
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t first = warp * kWarpThreads + static_cast<uint32_t>(i) * blockDim.x;
+    if (first < num_vectors) vectors += min(num_vectors - first, uint32_t{kWarpThreads});
   }
+  const float count = static_cast<float>(vectors * Vector<T>::kSize);
+  const float pivot = __fdividef(warp_sum, fmaxf(count, 1.0f));
+  float centred[kSums] = {};
+  add_centred(x, num_vectors, pivot, centred);
   reduce_lanes<Sum>(centred, kWarpThreads);
   if (thread % kWarpThreads == 0) {
-#pragma unroll
-    for (int fold = 0; fold < kFold; ++fold) {
-      parts[warp + fold * num_warps] = {pivots[fold],
-                                        kMeanHasError<T> ? centred[kSums * fold + kSums - 1] : 0.0f,
-                                        centred[kSums * fold], counts[fold]};
-    }
+    parts[warp] = {pivot, kMeanHasError<T> ? centred[kSums - 1] : 0.0f, centred[0], count};
   }
   __syncthreads();
   // A lane for each warp; the order of the additions does not depend on kMaxWarps.
   const float first_pivot = parts[0].pivot;
   const uint32_t lane = thread % kMaxWarps;
   float sums[2] = {};
-  if (lane < num_warps * kFold) {
+  if (lane < num_warps) {
     const WarpPart part = parts[lane];
     const float shift = part.pivot - first_pivot;
     sums[0] = __fmaf_rn(part.count, shift, part.sum);
@@ -230,21 +220,20 @@ __device__ __forceinline__ RowStatistics layer_statistics_of_block(
 
 // Statistics of rows held in registers. Vectors past the end of a row are zeros, which a sum does
 // not see. Where a block shares a row there is one barrier inside, which a thread reaches when it
-// has read its part of the row. `turn`: see BlockGroup.
+// has read its part of the row.
 template <NormKind kKind, typename Group, typename T, int kVectors>
 __device__ __forceinline__ void row_statistics(
     const RowRegisters<T, kVectors> (&x)[Group::kNumRows], uint32_t num_vectors,
-    float inverse_columns, float eps, RowStatistics (&statistics)[Group::kNumRows],
-    uint32_t turn = 0) {
-  constexpr int kRows = Group::kNumRows, kFold = Group::kFold, kSize = Vector<T>::kSize;
-  float sums[kRows * kFold] = {};
+    float inverse_columns, float eps, RowStatistics (&statistics)[Group::kNumRows]) {
+  constexpr int kRows = Group::kNumRows, kSize = Vector<T>::kSize;
+  float sums[kRows] = {};
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       float values[kSize];
       widen(x[r].vectors[i], values);
-      float& sum = sums[r * kFold + i % kFold];
+      float& sum = sums[r];
 #pragma unroll
       for (int j = 0; j < kSize; ++j) {
         sum = kKind == NormKind::rms ? __fmaf_rn(values[j], values[j], sum) : sum + values[j];
@@ -252,7 +241,7 @@ __device__ __forceinline__ void row_statistics(
     }
   }
   if constexpr (kKind == NormKind::rms) {
-    Group::template reduce<Sum, 0, kFold>(sums, turn);
+    Group::template reduce<Sum, 0>(sums);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       statistics[r] = rms_statistics(sums[r], inverse_columns, eps);
@@ -260,7 +249,7 @@ __device__ __forceinline__ void row_statistics(
   } else if constexpr (Group::kSharedByBlock) {
     reduce_lanes<Sum>(sums, kWarpThreads);
     statistics[0] =
-        layer_statistics_of_block<Group>(x[0], sums, num_vectors, inverse_columns, eps, turn);
+        layer_statistics_of_block<Group>(x[0], sums[0], num_vectors, inverse_columns, eps);
   } else {
     Group::template reduce<Sum, 0>(sums);
     constexpr int kSums = 1 + kMeanHasError<T>;
@@ -268,7 +257,7 @@ __device__ __forceinline__ void row_statistics(
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       sums[r] *= inverse_columns;
-      add_centred<1>(x[r], 0, num_vectors, sums[r], centred + kSums * r);
+      add_centred(x[r], num_vectors, sums[r], centred + kSums * r);
     }
     Group::template reduce<Sum, 1>(centred);
 #pragma unroll

@@ -86,7 +86,7 @@ template <NormKind kKind, typename Group, typename T, int kVectors, typename Par
 __device__ __forceinline__ void row_inverses(const Params& params, const NormPart& part,
                                              uint32_t block,
                                              const RowRegisters<T, kVectors> (&y)[Group::kNumRows],
-                                             float (&inverses)[Group::kNumRows], uint32_t turn) {
+                                             float (&inverses)[Group::kNumRows]) {
   constexpr int kRows = Group::kNumRows;
   const bool per_tensor = params.kind == ScaleKind::per_tensor;
   float scales[kRows];
@@ -100,7 +100,7 @@ __device__ __forceinline__ void row_inverses(const Params& params, const NormPar
   } else {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) scales[r] = amax_of<kKind>(y[r], vectors_of<T>(part));
-    Group::template reduce<Max, 2>(scales, turn);
+    Group::template reduce<Max, 2>(scales);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       scales[r] = scale_for(params.format, scales[r]);
@@ -145,15 +145,14 @@ __device__ __forceinline__ void group_inverses(const Params& params, uint32_t ro
 
 // Codes and scales of normalised rows.
 template <NormKind kKind, typename Group, typename T, int kVectors, typename Params>
-__device__ __forceinline__ void quantise_rows(const Params& params, const NormPart& part,
-                                              uint32_t block,
-                                              const RowRegisters<T, kVectors> (&y)[Group::kNumRows],
-                                              uint32_t turn = 0) {
+__device__ __forceinline__ void quantise_rows(
+    const Params& params, const NormPart& part, uint32_t block,
+    const RowRegisters<T, kVectors> (&y)[Group::kNumRows]) {
   constexpr int kRows = Group::kNumRows;
   const uint32_t num_vectors = vectors_of<T>(part);
   float of_rows[kRows];
   if (params.kind != ScaleKind::group128)
-    row_inverses<kKind, Group>(params, part, block, y, of_rows, turn);
+    row_inverses<kKind, Group>(params, part, block, y, of_rows);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const uint32_t row = Group::row(block, r);

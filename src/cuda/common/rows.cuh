@@ -62,61 +62,42 @@ __device__ __forceinline__ void reduce_warp(float (&values)[kCount]) {
 // `height` groups has `kRows` rows, that many apart.
 template <int kRows>
 struct WarpGroup {
-  static constexpr int kNumRows = kRows, kFold = 1;
+  static constexpr int kNumRows = kRows;
   static constexpr bool kAlwaysInRange = false, kSharedByBlock = false;
   // May be past the last row: threads have to take part in the reductions all the same.
   static __device__ __forceinline__ uint32_t row(uint32_t block, int i) {
     return (block * kRows + static_cast<uint32_t>(i)) * blockDim.y + threadIdx.y;
   }
   // `kSlot`: reductions of one kernel that follow each other take different ones.
-  template <typename Reduction, int kSlot, int kParts = 1, int kCount>
-  static __device__ __forceinline__ void reduce(float (&values)[kCount], uint32_t = 0) {
-    static_assert(kParts == 1);
+  template <typename Reduction, int kSlot, int kCount>
+  static __device__ __forceinline__ void reduce(float (&values)[kCount]) {
     reduce_lanes<Reduction>(values, blockDim.x);
   }
 };
 
-// One row a block of whole warps, at most `kMaxThreads`. Shared memory: 128 bytes a value, slot and
-// turn.
-//
-// A block that handles row after row takes turns, 0 and 1: a warp may enter the next row while
-// others still read what the warps left of this one. It cannot enter the one after that, as every
-// row has a barrier, so that two turns are enough.
-//
-// With kThreadsFolded > 1 a thread stands for that many of a block so many times as large, and adds
-// up in their order: the same bits with fewer barriers and less overhead. Vector i of a row is that
-// of its thread i % kFold.
-template <int kMaxThreads, int kTurns = 1, int kThreadsFolded = 1>
+// One row a block of whole warps, at most `kMaxThreads`. Shared memory: 128 bytes a value and slot.
+template <int kMaxThreads>
 struct BlockGroup {
-  static constexpr int kNumRows = 1, kFold = kThreadsFolded;
+  static constexpr int kNumRows = 1;
   static constexpr bool kAlwaysInRange = true, kSharedByBlock = true;
-  static constexpr int kThreads = kMaxThreads, kNumTurns = kTurns;  // folded threads count
+  static constexpr int kThreads = kMaxThreads;
   static __device__ __forceinline__ uint32_t row(uint32_t block, int) { return block; }
-  // Each warp leaves its part, then every thread adds up all of them in the same order. The result
-  // is one for each value, or one for `kParts` values that follow each other: those of the threads
-  // this one stands for.
-  template <typename Reduction, int kSlot, int kParts = 1, int kCount>
-  static __device__ __forceinline__ void reduce(float (&values)[kCount], uint32_t turn = 0) {
-    constexpr int kResults = kCount / kParts;
-    __shared__ float4 parts_of_turns[kTurns][kResults][kWarpThreads / 4];
-    auto& parts = parts_of_turns[kTurns == 1 ? 0 : turn];
+  // Each warp leaves its part, then every thread adds up all of them in the same order.
+  template <typename Reduction, int kSlot, int kCount>
+  static __device__ __forceinline__ void reduce(float (&values)[kCount]) {
+    __shared__ float4 parts[kCount][kWarpThreads / 4];
     reduce_warp<Reduction>(values);
     const unsigned thread = threadIdx.x, num_warps = blockDim.x / kWarpThreads;
 #pragma unroll
-    for (int i = 0; i < kResults; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       float* part = reinterpret_cast<float*>(parts[i]);
-#pragma unroll
-      for (int fold = 0; fold < kParts; ++fold) {
-        if (thread % kWarpThreads == 0)
-          part[thread / kWarpThreads + fold * num_warps] = values[i * kParts + fold];
-      }
+      if (thread % kWarpThreads == 0) part[thread / kWarpThreads] = values[i];
       // Warps that are not there.
-      if (thread >= num_warps * kParts && thread < kWarpThreads)
-        part[thread] = Reduction::kIdentity;
+      if (thread >= num_warps && thread < kWarpThreads) part[thread] = Reduction::kIdentity;
     }
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < kResults; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       float total = Reduction::kIdentity;
 #pragma unroll
       for (int j = 0; j < kMaxThreads / kWarpThreads / 4; ++j) {
@@ -160,14 +141,6 @@ struct RowRegisters {
     for (int i = 0; i < kVectors; ++i) {
       uint4 bits{};
       if (index(i) < num_vectors) bits = __ldca(from + index(i));
-      vectors[i] = *reinterpret_cast<const Vec*>(&bits);
-    }
-  }
-  __device__ __forceinline__ void load_from_shared(const uint4* row, uint32_t num_vectors) {
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      uint4 bits{};
-      if (index(i) < num_vectors) bits = row[index(i)];
       vectors[i] = *reinterpret_cast<const Vec*>(&bits);
     }
   }

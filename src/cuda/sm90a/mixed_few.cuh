@@ -8,8 +8,8 @@
 #include "common/cluster.cuh"
 #include "common/dependent_launch.cuh"
 #include "sm90a/bulk_copy.cuh"
-#include "sm90a/mixed_epilogue.cuh"
 #include "sm90a/mixed_product.cuh"
+#include "sm90a/mixed_sums.cuh"
 
 namespace ac4k {
 
@@ -119,7 +119,6 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   const int num_tokens = min(kColumns, params.num_tokens - work.first_token);
   const int lane = threadIdx.x % 32, group = threadIdx.x / 128;
   const int count = num_tokens * kTileRows;  // of sums
-  const int share = count / static_cast<int>(splits);
 
   if (threadIdx.x >= kWorkers && threadIdx.x < kWorkers + 32) {
     // A barrier a lane: one lane alone would take as long as a load from global memory.
@@ -175,54 +174,11 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   for (; i < whole_stages; i += kGroups) multiply_stage(Layout::kStageBlocks);
   if (i < work.num_stages) multiply_stage(num_blocks - i * Layout::kStageBlocks);
 
-  // Groups add up here, blocks in the shared memory of the one that owns the sum.
-  float* partial = reinterpret_cast<float*>(unaligned + (layout.partial - start));
-  float* received = reinterpret_cast<float*>(unaligned + (layout.received - start));
-  const int row = thread / 32 * 16 + lane / 4;
-#pragma unroll
-  for (int c = 0; c < kColumns / 8; ++c) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int column = c * 8 + lane % 4 * 2 + i % 2;
-      partial[(group * kColumns + column) * kFewFeatureStride + row + i / 2 * 8] = sums[c][i];
-    }
-  }
-  synchronise<2, kWorkers>();
-  const auto total_of = [&](int index) {
-    const int token = index / kTileRows, feature = index % kTileRows;
-    float total = 0.0f;
-#pragma unroll
-    for (int part = 0; part < kGroups; ++part) {
-      total += partial[(part * kColumns + token) * kFewFeatureStride + feature];
-    }
-    return total;
-  };
-  const auto write = [&](int index, float total) {
-    const int token = index / kTileRows, feature = work.row_tile * kTileRows + index % kTileRows;
-    if (feature >= params.num_features) return;
-    const int row = work.first_token + token;
-    static_cast<T*>(params.out)[row * params.out_stride + feature] =
-        narrow<T>(finish<T>(params, row, feature, total));
-  };
-  if (splits == 1) {
-    for (int i = threadIdx.x; i < count; i += kWorkers) write(i, total_of(i));
-    return;
-  }
-  cluster_wait();  // all blocks have started
-  for (int i = threadIdx.x; i < count; i += kWorkers) {
-    const int owner = i / share, place = static_cast<int>(split) * share + i - owner * share;
-    send(layout.received + place * 4, layout.all_received, static_cast<uint32_t>(owner),
-         total_of(i));
-  }
-  wait_for(layout.all_received, 0);
-  const int first = static_cast<int>(split) * share;
-  for (int i = threadIdx.x; i < share; i += kWorkers) {
-    float total = 0.0f;
-    for (uint32_t rank = 0; rank < splits; ++rank) {
-      total += received[static_cast<int>(rank) * share + i];
-    }
-    write(first + i, total);
-  }
+  add_up<T, kColumns, kGroups, 1>(
+      params,
+      {unaligned + (layout.partial - start), layout.received, layout.all_received, work.row_tile,
+       work.first_token, num_tokens},
+      sums);
 }
 
 }  // namespace ac4k

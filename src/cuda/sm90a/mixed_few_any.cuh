@@ -9,8 +9,8 @@
 #include "common/dependent_launch.cuh"
 #include "common/rows.cuh"
 #include "sm90a/bulk_copy.cuh"
-#include "sm90a/mixed_epilogue.cuh"
 #include "sm90a/mixed_product.cuh"
+#include "sm90a/mixed_sums.cuh"
 
 namespace ac4k {
 
@@ -113,7 +113,7 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
   const int num_tokens = min(kTokens, params.num_tokens - first_token);
   const int lane = threadIdx.x % 32, group = threadIdx.x / 128;
   const uint32_t row_bytes = few_any_row(params.split_blocks * kBlockColumns);
-  const int count = num_tokens * kTileRows, share = count / static_cast<int>(splits);  // of sums
+  const int count = num_tokens * kTileRows;  // of sums
 
   if (group == kFewAnyGroups) {
     const unsigned char* weights =
@@ -217,55 +217,11 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
     if (lane == 0) arrive(empty + 8 * place.stage);
   }
 
-  // Groups add up here, blocks in the shared memory of the one that owns the sum.
-  float* partial = reinterpret_cast<float*>(shared + Layout::kPartial);
-  float* received = reinterpret_cast<float*>(shared + Layout::kReceived);
-  const int row = thread / 32 * 16 + lane / 4;
-#pragma unroll
-  for (int c = 0; c < kColumns / 8; ++c) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int column = c * 8 + lane % 4 * 2 + i % 2;
-      partial[(group * kColumns + column) * kFewFeatureStride + row + i / 2 * 8] = sums[c][i];
-    }
-  }
-  synchronise<2, kWorkers>();
-  const auto total_of = [&](int index) {
-    const int token = index / kTileRows, feature = index % kTileRows;
-    float total = 0.0f;
-#pragma unroll
-    for (int part = 0; part < kParts<T> * kFewAnyGroups; ++part) {
-      const int column = token * kParts<T> + part / kFewAnyGroups;
-      total += partial[(part % kFewAnyGroups * kColumns + column) * kFewFeatureStride + feature];
-    }
-    return total;
-  };
-  const auto write = [&](int index, float total) {
-    const int token = index / kTileRows, feature = row_tile * kTileRows + index % kTileRows;
-    if (feature >= params.num_features) return;
-    const int row = first_token + token;
-    static_cast<T*>(params.out)[row * params.out_stride + feature] =
-        narrow<T>(finish<T>(params, row, feature, total));
-  };
-  if (splits == 1) {
-    for (int i = threadIdx.x; i < count; i += kWorkers) write(i, total_of(i));
-    return;
-  }
-  cluster_wait();  // all blocks have started
-  for (int i = threadIdx.x; i < count; i += kWorkers) {
-    const int owner = i / share, place = static_cast<int>(split) * share + i - owner * share;
-    send(base + Layout::kReceived + place * 4, all_received, static_cast<uint32_t>(owner),
-         total_of(i));
-  }
-  wait_for(all_received, 0);
-  const int first = static_cast<int>(split) * share;
-  for (int i = threadIdx.x; i < share; i += kWorkers) {
-    float total = 0.0f;
-    for (uint32_t rank = 0; rank < splits; ++rank) {
-      total += received[static_cast<int>(rank) * share + i];
-    }
-    write(first + i, total);
-  }
+  add_up<T, kColumns, kFewAnyGroups, kParts<T>>(
+      params,
+      {shared + Layout::kPartial, base + Layout::kReceived, all_received, row_tile, first_token,
+       num_tokens},
+      sums);
 }
 
 }  // namespace ac4k

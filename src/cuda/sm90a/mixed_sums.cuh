@@ -1,0 +1,75 @@
+// Few tokens: the sums of the groups of a block, and of the blocks of a cluster, become results.
+#pragma once
+
+#include "common/cluster.cuh"
+#include "sm90a/bulk_copy.cuh"
+#include "sm90a/mixed_epilogue.cuh"
+
+namespace ac4k {
+
+// Where sums meet, and whose they are.
+struct FewSums {
+  unsigned char* partial;           // of the groups: [group][column][kFewFeatureStride] floats
+  uint32_t received, all_received;  // those of the blocks, behind `partial`, and their barrier
+  int row_tile, first_token, num_tokens;
+};
+
+// Groups add up here, blocks in the shared memory of the one that owns the sum. A token has kParts
+// columns of the product.
+template <typename T, int kColumns, int kGroups, int kParts>
+__device__ __forceinline__ void add_up(const MixedParams& params, const FewSums& at,
+                                       const float (&sums)[kColumns / 8][4]) {
+  constexpr int kWorkers = kGroups * 128;
+  const int thread = threadIdx.x % 128, lane = threadIdx.x % 32, group = threadIdx.x / 128;
+  const uint32_t splits = cluster_size(), split = cluster_rank();
+  const int count = at.num_tokens * kTileRows, share = count / static_cast<int>(splits);
+  float* partial = reinterpret_cast<float*>(at.partial);
+  const float* received = partial + kGroups * kColumns * kFewFeatureStride;
+  const int row = thread / 32 * 16 + lane / 4;
+#pragma unroll
+  for (int c = 0; c < kColumns / 8; ++c) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int column = c * 8 + lane % 4 * 2 + i % 2;
+      partial[(group * kColumns + column) * kFewFeatureStride + row + i / 2 * 8] = sums[c][i];
+    }
+  }
+  synchronise<2, kWorkers>();
+  const auto total_of = [&](int index) {
+    const int token = index / kTileRows, feature = index % kTileRows;
+    float total = 0.0f;
+#pragma unroll
+    for (int part = 0; part < kParts * kGroups; ++part) {
+      const int column = token * kParts + part / kGroups;
+      total += partial[(part % kGroups * kColumns + column) * kFewFeatureStride + feature];
+    }
+    return total;
+  };
+  const auto write = [&](int index, float total) {
+    const int token = at.first_token + index / kTileRows;
+    const int feature = at.row_tile * kTileRows + index % kTileRows;
+    if (feature >= params.num_features) return;
+    static_cast<T*>(params.out)[token * params.out_stride + feature] =
+        narrow<T>(finish<T>(params, token, feature, total));
+  };
+  if (splits == 1) {
+    for (int i = threadIdx.x; i < count; i += kWorkers) write(i, total_of(i));
+    return;
+  }
+  cluster_wait();  // all blocks have started
+  for (int i = threadIdx.x; i < count; i += kWorkers) {
+    const int owner = i / share, place = static_cast<int>(split) * share + i - owner * share;
+    send(at.received + place * 4, at.all_received, static_cast<uint32_t>(owner), total_of(i));
+  }
+  wait_for(at.all_received, 0);
+  const int first = static_cast<int>(split) * share;
+  for (int i = threadIdx.x; i < share; i += kWorkers) {
+    float total = 0.0f;
+    for (uint32_t rank = 0; rank < splits; ++rank) {
+      total += received[static_cast<int>(rank) * share + i];
+    }
+    write(first + i, total);
+  }
+}
+
+}  // namespace ac4k
