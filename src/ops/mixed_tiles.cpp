@@ -78,7 +78,8 @@ int few_stages(const MixedTile& tile, const MixedShape& shape) {
   constexpr int kReserved = 1024;  // of each block, by the system
   const int blocks = kFewTiles[tile.index].blocks_on_sm;
   const int room = (shape.shared_per_block + kReserved) / blocks - kReserved;
-  const int fit = (room - few_once(tokens_of(tile))) / few_stage_bytes(tile, shape);
+  const int fit =
+      std::min((room - few_once(tokens_of(tile))) / few_stage_bytes(tile, shape), kFewMaxStages);
   const int groups = few_groups(tokens_of(tile));
   return std::max(fit - fit % groups, groups);
 }

@@ -55,13 +55,17 @@ inline constexpr int kFewFeatureStride = 68;  // floats: a fragment's stores mee
 AC4K_ON_BOTH_SIDES constexpr int few_sums(int groups, int columns) {
   return (groups * columns * kFewFeatureStride + columns * kTileRows) * 4;
 }
-// Bytes of a stage: tokens, weights, two barriers. And those that are there once.
+// Barriers and sums come first, so that only the weights' place depends on the number of stages.
+inline constexpr int kFewMaxStages = 16;
+inline constexpr int kFewBarriers = 512;  // bytes
+AC4K_ON_BOTH_SIDES constexpr int few_ring(int columns) {
+  return (kFewBarriers + few_sums(few_groups(columns), columns) + 1023) / 1024 * 1024;
+}
+// Bytes of a stage, and those that are there once, with what aligns them.
 AC4K_ON_BOTH_SIDES constexpr int few_stage(int weight_bytes, int columns) {
-  return columns * kFewStageColumns * 2 + weight_bytes + 16;
+  return columns * kFewStageColumns * 2 + weight_bytes;
 }
-AC4K_ON_BOTH_SIDES constexpr int few_once(int columns) {
-  return 1024 + 16 + few_sums(few_groups(columns), columns);
-}
+AC4K_ON_BOTH_SIDES constexpr int few_once(int columns) { return 1024 + few_ring(columns); }
 
 // Few tokens of any type, at any address: those of a block's share of K stay in shared memory.
 inline constexpr int kFewAnyColumns = 16;

@@ -23,16 +23,18 @@ struct FewLayout {
   static constexpr uint32_t kPartialBytes = kGroups * kColumns * kFewFeatureStride * 4;
   static constexpr uint32_t kReceivedBytes = kColumns * kTileRows * 4;
 
-  uint32_t tokens, weights, partial, received, full, empty, all_received;  // addresses
+  uint32_t full, empty, all_received, partial, received, tokens, weights;  // addresses
 
   __device__ __forceinline__ FewLayout(uint32_t base, int stages)
-      : tokens(base),
-        weights(tokens + stages * kXBytes),
-        partial(weights + stages * kStageBytes),
+      : full(base),
+        empty(base + 8 * kFewMaxStages),
+        all_received(base + 16 * kFewMaxStages),
+        partial(base + kFewBarriers),
         received(partial + kPartialBytes),
-        full(received + kReceivedBytes),
-        empty(full + 8 * stages),
-        all_received(empty + 8 * stages) {}
+        tokens(base + few_ring(kColumns)),
+        weights(tokens + stages * kXBytes) {
+    static_assert(16 * kFewMaxStages + 8 <= kFewBarriers);
+  }
 };
 
 // A place in a ring of `stages`, and the parity of its present round.
@@ -120,17 +122,16 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   const int lane = threadIdx.x % 32, group = threadIdx.x / 128;
   const int count = num_tokens * kTileRows;  // of sums
 
-  if (threadIdx.x >= kWorkers && threadIdx.x < kWorkers + 32) {
-    // A barrier a lane: one lane alone would take as long as a load from global memory.
-    for (int s = lane; s < stages; s += 32) {
+  if (threadIdx.x == kWorkers) {
+    // All of them: at places that the compiler knows that takes less time than a loop.
+#pragma unroll
+    for (int s = 0; s < kFewMaxStages; ++s) {
       init_barrier(layout.full + 8 * s, 2);
       init_barrier(layout.empty + 8 * s, 4);
     }
-    if (lane == 31) {
-      init_barrier(layout.all_received, 1);
-      arrive_and_expect(layout.all_received, static_cast<uint32_t>(count) * 4);
-    }
+    init_barrier(layout.all_received, 1);
     publish_barriers();
+    arrive_and_expect(layout.all_received, static_cast<uint32_t>(count) * 4);
   }
   __syncwarp();
   cluster_announce();
