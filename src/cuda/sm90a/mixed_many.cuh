@@ -133,26 +133,34 @@ __device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, 
                                                     uint32_t weights_empty, int thread,
                                                     ConsumerState<Layout>& state) {
   auto& a = state.a[kHalf];
-  const auto codes = Format::Planes::load(block, j, thread);
+  const SubBlockWeights<Format, T, j> weights(block, header, thread);
   if constexpr (kLast && j + 1 == Format::kSubBlocks) {
     __syncwarp();
     if (thread % 32 == 0) arrive(weights_empty);
   }
-  dequantise<Format, T, j>(codes, header, a);
   constexpr bool kFirst = Layout::kXBoxes == 1 || kHalf == 0,
                  kSecond = Layout::kXBoxes == 1 || kHalf == 1;
+  weights.template make<0>(a[0]);
   if constexpr (kFirst) wait_for(rings.x_full(state.x.stage), state.x.parity);
-  fence_registers();
   const uint64_t x = matrix_descriptor(rings.x(state.x.stage) + (kFirst ? 0 : Layout::kBoxBytes));
-#pragma unroll
-  for (int s = 0; s < 4; ++s) {
+  // A product reads its registers while it is under way: the next weights are made meanwhile.
+  const auto multiply = [&](const uint32_t (&factor)[4], int step) {
     constexpr uint64_t kSixteenColumns = 32 >> 4;
-    WarpgroupProduct<Layout::kTokens>::template run<T>(state.sums, a[s], x + s * kSixteenColumns);
-  }
-  commit_products();
-  wait_for_products<1>();
+    fence_registers();
+    WarpgroupProduct<Layout::kTokens>::template run<T>(state.sums, factor,
+                                                       x + step * kSixteenColumns);
+    commit_products();
+  };
+  multiply(a[0], 0);
+  weights.template make<1>(a[1]);
+  multiply(a[1], 1);
+  weights.template make<2>(a[2]);
+  multiply(a[2], 2);
+  weights.template make<3>(a[3]);
+  multiply(a[3], 3);
+  wait_for_products<4>();
   if constexpr (kFirst) {
-    // The product before this one has been made: its tokens may be overwritten.
+    // The products before these have been made: their tokens may be overwritten.
     if (thread % 32 == 0 && state.last_x >= 0) arrive(rings.x_empty(state.last_x));
   }
   if constexpr (kSecond) {

@@ -78,39 +78,43 @@ struct RowFactors<__nv_bfloat16, true> {
   }
 };
 
-// The four steps of sub-block j. Formats with scales of type T multiply by them as they are.
+// Sub-block j on its way: the weights of one step after another, so that a product can take the
+// first while the next are made. Formats with scales of type T multiply by them as they are.
 template <typename Format, typename T, int j>
-__device__ __forceinline__ void dequantise(const typename Format::Planes::Codes& codes,
-                                           const typename Format::Header& header,
-                                           uint32_t (&a)[4][4]) {
-  using Planes = typename Format::Planes;
-  Planes::template fragment<T, 0>(codes, a[0]);
-  Planes::template fragment<T, 1>(codes, a[1]);
-  Planes::template fragment<T, 2>(codes, a[2]);
-  Planes::template fragment<T, 3>(codes, a[3]);
-  if constexpr (requires { Format::kScalesInT; }) {
-    const auto pairs = Format::pairs(header);
-    Format::template scale_step<0>(pairs, a[0]);
-    Format::template scale_step<1>(pairs, a[1]);
-    Format::template scale_step<2>(pairs, a[2]);
-    Format::template scale_step<3>(pairs, a[3]);
-  } else {
-    const auto scales = Format::template scales<j>(header);
-    constexpr int kSteps = 4 / Format::kGroups;  // of a group
-#pragma unroll
-    for (int g = 0; g < Format::kGroups; ++g) {
-      const int o = Format::kHasOffsets ? g : 0;
-      const RowFactors<T, Format::kHasOffsets> factors(scales.scale[0][g], scales.scale[1][g],
-                                                       scales.offset[0][o], scales.offset[1][o]);
-#pragma unroll
-      for (int step = g * kSteps; step < (g + 1) * kSteps; ++step) {
-        a[step][0] = factors.template weights<0>(a[step][0]);
-        a[step][1] = factors.template weights<1>(a[step][1]);
-        a[step][2] = factors.template weights<0>(a[step][2]);
-        a[step][3] = factors.template weights<1>(a[step][3]);
-      }
+class SubBlockWeights {
+ public:
+  __device__ __forceinline__ SubBlockWeights(uint32_t block, const typename Format::Header& header,
+                                             int thread)
+      : codes_(Format::Planes::load(block, j, thread)), scales_(scales_of(header)) {}
+
+  template <int kStep>
+  __device__ __forceinline__ void make(uint32_t (&a)[4]) const {
+    Format::Planes::template fragment<T, kStep>(codes_, a);
+    if constexpr (kScalesInT) {
+      Format::template scale_step<kStep>(scales_, a);
+    } else {
+      constexpr int g = kStep * Format::kGroups / 4, o = Format::kHasOffsets ? g : 0;
+      const RowFactors<T, Format::kHasOffsets> factors(scales_.scale[0][g], scales_.scale[1][g],
+                                                       scales_.offset[0][o], scales_.offset[1][o]);
+      a[0] = factors.template weights<0>(a[0]);
+      a[1] = factors.template weights<1>(a[1]);
+      a[2] = factors.template weights<0>(a[2]);
+      a[3] = factors.template weights<1>(a[3]);
     }
   }
-}
+
+ private:
+  static constexpr bool kScalesInT = requires { Format::kScalesInT; };
+  static __device__ __forceinline__ auto scales_of(const typename Format::Header& header) {
+    if constexpr (kScalesInT) {
+      return Format::pairs(header);
+    } else {
+      return Format::template scales<j>(header);
+    }
+  }
+
+  typename Format::Planes::Codes codes_;
+  decltype(scales_of(typename Format::Header{})) scales_;
+};
 
 }  // namespace ac4k
