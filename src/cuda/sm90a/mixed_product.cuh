@@ -15,7 +15,6 @@ __device__ __forceinline__ void multiply_sub_block(uint32_t block,
                                                    const Tokens& x, int thread,
                                                    float (&sums)[kColumns / 8][4]) {
   using Planes = typename Format::Planes;
-  constexpr bool kBy16 = Format::kGroups == 4;
   const auto codes = Planes::load(block, j, thread);
   const auto scales = Format::template scales<j>(header);
   uint32_t a[4][4];
@@ -25,40 +24,29 @@ __device__ __forceinline__ void multiply_sub_block(uint32_t block,
   Planes::template fragment<Factor, 3>(codes, a[3]);
   constexpr uint32_t kOne = is_same<Factor, __half> ? 0x3c003c00u : 0x3f803f80u;
   constexpr uint32_t kOnes[4] = {kOne, kOne, kOne, kOne};
+  constexpr int kSteps = 4 / Format::kGroups;  // of a group
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
+  for (int c = 0; c < kColumns / 8; ++c) {
+    float product[4] = {}, total[4] = {};
+    uint32_t b[4];  // of two steps
 #pragma unroll
-    for (int c = 0; c < kColumns / 8; ++c) {
-      uint32_t b[4];
-      load_matrices(b, x.at(c, j, half));
-      const auto add = [&](const float (&product)[4], const float (&total)[4], int group) {
+    for (int step = 0; step < 4; ++step) {
+      if (step % 2 == 0) load_matrices(b, x.at(c, j, step / 2));
+      const int pair = step % 2 * 2;
+      multiply_add<Factor>(product, a[step], b[pair], b[pair + 1]);
+      if constexpr (Format::kHasOffsets) {
+        multiply_add<Factor>(total, kOnes, b[pair], b[pair + 1]);
+      }
+      if (step % kSteps != kSteps - 1) continue;
+      const int group = step / kSteps;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          sums[c][i] = __fmaf_rn(scales.scale[i / 2][group], product[i], sums[c][i]);
-          if constexpr (Format::kHasOffsets) {
-            sums[c][i] = __fmaf_rn(scales.offset[i / 2][group], total[i], sums[c][i]);
-          }
-        }
-      };
-      if constexpr (kBy16) {
-#pragma unroll
-        for (int s = 0; s < 2; ++s) {
-          float product[4] = {}, total[4] = {};
-          multiply_add<Factor>(product, a[2 * half + s], b[2 * s], b[2 * s + 1]);
-          if constexpr (Format::kHasOffsets) {
-            multiply_add<Factor>(total, kOnes, b[2 * s], b[2 * s + 1]);
-          }
-          add(product, total, 2 * half + s);
-        }
-      } else {
-        float product[4] = {}, total[4] = {};
-        multiply_add<Factor>(product, a[2 * half], b[0], b[1]);
-        multiply_add<Factor>(product, a[2 * half + 1], b[2], b[3]);
+      for (int i = 0; i < 4; ++i) {
+        sums[c][i] = __fmaf_rn(scales.scale[i / 2][group], product[i], sums[c][i]);
+        product[i] = 0.0f;
         if constexpr (Format::kHasOffsets) {
-          multiply_add<Factor>(total, kOnes, b[0], b[1]);
-          multiply_add<Factor>(total, kOnes, b[2], b[3]);
+          sums[c][i] = __fmaf_rn(scales.offset[i / 2][group], total[i], sums[c][i]);
+          total[i] = 0.0f;
         }
-        add(product, total, half);
       }
     }
   }

@@ -57,8 +57,7 @@ template <typename T, int kGroupColumns, bool kZeros>
 struct W4 {
   static constexpr int kSubBlocks = kGroupColumns == 128 ? 2 : 1;
   using Planes = NibblePlanes<kSubBlocks, kZeros ? 0 : 8>;
-  // Of a sub-block: the engine wants at least two, and takes the scale of a step by its group.
-  static constexpr int kGroups = 2;
+  static constexpr int kGroups = kGroupColumns == 32 ? 2 : 1;  // of a sub-block
   static constexpr bool kHasOffsets = kZeros;
   static constexpr int kRowEntries = kGroupColumns == 32 ? 2 : 1;
   static constexpr int kQuadWords = kRowEntries * (kZeros ? 2 : 1);
