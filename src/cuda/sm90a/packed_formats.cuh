@@ -103,6 +103,23 @@ template <int kGroups, bool kHasOffsets>
 struct GroupScales {
   float scale[2][kGroups];
   float offset[2][kHasOffsets ? kGroups : 1];
+
+  // Those that lane `kLane` of the four lanes with the same rows has.
+  template <int kLane>
+  __device__ __forceinline__ GroupScales of_lane() const {
+    GroupScales theirs;
+#pragma unroll
+    for (int row = 0; row < 2; ++row) {
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) {
+        theirs.scale[row][g] = __shfl_sync(0xffffffffu, scale[row][g], kLane, 4);
+        if constexpr (kHasOffsets) {
+          theirs.offset[row][g] = __shfl_sync(0xffffffffu, offset[row][g], kLane, 4);
+        }
+      }
+    }
+    return theirs;
+  }
 };
 
 // Codes of kLowBits + kHighBits bits: a plane of four or two bits and one of the rest.
@@ -369,195 +386,133 @@ struct MicroBlocks {
 using MXFP4 = MicroBlocks<false>;
 using NVFP4 = MicroBlocks<true>;
 
-// Blocks of 256 columns: half scales of a row, and small integers that multiply them.
+// Blocks of 256 columns: half scales of a row, and small integers that multiply them. They take
+// many instructions to decode, and four lanes have the same rows: each decodes those of one of the
+// four sub-blocks, and gets the others' when their turn comes.
 __device__ __forceinline__ float small_integer(uint32_t value) {
   return __uint_as_float(value | 0x4b000000u) - 8388608.0f;
 }
-
-// Group j of 24 bits in three words.
-template <int j>
-__device__ __forceinline__ uint32_t group_of_24(uint32_t first, uint32_t second, uint32_t third) {
-  if constexpr (j == 0) return first;
-  if constexpr (j == 1) return __funnelshift_r(first, second, 24);
-  if constexpr (j == 2) return __funnelshift_r(second, third, 16);
-  return third >> 8;
+// Group c of 24 bits in the three words at `address`, in the low bits.
+__device__ __forceinline__ uint32_t group_of_24(uint32_t address, uint32_t c) {
+  const uint32_t word = c * 3 / 4, next = min(word + 1, 2u);
+  return __funnelshift_r(load_shared_4(address + 4 * word), load_shared_4(address + 4 * next),
+                         c * 24 % 32);
 }
-// What all sub-blocks share, where it is aligned to no more than a word.
-template <int kWords>
-struct HeaderWords {
-  uint32_t words[kWords];
 
-  static __device__ __forceinline__ HeaderWords load(uint32_t scales, int thread) {
-    const uint32_t quad = scales + static_cast<uint32_t>(thread / 4) * (4 * kWords);
-    HeaderWords header;
-#pragma unroll
-    for (int i = 0; i < kWords; ++i) header.words[i] = load_shared_4(quad + 4 * i);
-    return header;
+// What they have in common; `Decode` gives a quad's bytes and the scales of sub-block c.
+template <typename PlanesType, int kGroupsOf, bool kOffsets, typename Decode>
+struct SuperBlocks {
+  using Planes = PlanesType;
+  static constexpr int kSubBlocks = 4, kGroups = kGroupsOf;
+  static constexpr bool kHasOffsets = kOffsets;
+  static constexpr int kBytes = Planes::kBytes + 32 * Decode::kQuadBytes;
+  using Scales = GroupScales<kGroups, kHasOffsets>;
+  using Header = Scales;
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    const uint32_t quad =
+        block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * Decode::kQuadBytes;
+    Scales scales;
+    Decode::decode(quad, static_cast<uint32_t>(thread % 4), scales);
+    return scales;
+  }
+  template <int j>
+  static __device__ __forceinline__ Scales scales(const Header& header) {
+    return header.template of_lane<j>();
   }
 };
 
 // q4_k and q5_k: d * sc * q - dmin * m, six bits each for 32 columns.
-template <typename PlanesType>
-struct SuperBlocks32 {
-  using Planes = PlanesType;
-  static constexpr int kSubBlocks = 4, kGroups = 2;
-  static constexpr bool kHasOffsets = true;
-  static constexpr int kBytes = Planes::kBytes + 32 * 32;
-  using Scales = GroupScales<kGroups, kHasOffsets>;
-  struct Header {
-    uint4 rows[2];
-  };
-  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
-    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 32;
-    return {{load_shared_16(quad), load_shared_16(quad + 16)}};
-  }
-  template <int j>
-  static __device__ __forceinline__ Scales scales(const Header& header) {
-    Scales scales;
+struct Decode32 {
+  static constexpr int kQuadBytes = 32;
+  static __device__ __forceinline__ void decode(uint32_t quad, uint32_t c,
+                                                GroupScales<2, true>& scales) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      const uint4& words = header.rows[row];
-      const float2 d = halves(words.x);
-      const uint32_t group = group_of_24<j>(words.y, words.z, words.w);
+      const float2 d = halves(load_shared_4(quad + 16 * row));
+      const uint32_t group = group_of_24(quad + 16 * row + 4, c);
       scales.scale[row][0] = d.x * small_integer(group & 63);
       scales.offset[row][0] = -d.y * small_integer(group >> 6 & 63);
       scales.scale[row][1] = d.x * small_integer(group >> 12 & 63);
       scales.offset[row][1] = -d.y * small_integer(group >> 18 & 63);
     }
-    return scales;
   }
 };
-using Q4_K = SuperBlocks32<BitPlanes<4, 4, 0, 0>>;
-using Q5_K = SuperBlocks32<BitPlanes<4, 4, 1, 0>>;
+using Q4_K = SuperBlocks<BitPlanes<4, 4, 0, 0>, 2, true, Decode32>;
+using Q5_K = SuperBlocks<BitPlanes<4, 4, 1, 0>, 2, true, Decode32>;
 
-// d * (sc - 32) * T[q], six bits for 32 columns.
-struct IQ4_XS {
-  using Planes = TablePlanes<4, AC4K_IQ4_TABLE>;
-  static constexpr int kSubBlocks = 4, kGroups = 2;
-  static constexpr bool kHasOffsets = false;
-  static constexpr int kBytes = Planes::kBytes + 32 * 16;
-  using Scales = GroupScales<kGroups, kHasOffsets>;
-  struct Header {
-    uint4 words;  // two a row
-  };
-  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
-    return {load_shared_16(block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 16)};
-  }
-  template <int j>
-  static __device__ __forceinline__ Scales scales(const Header& header) {
-    Scales scales;
+// iq4_xs: d * (sc - 32) * T[q], six bits for 32 columns, 48 of them behind d.
+struct DecodeIQ4_XS {
+  static constexpr int kQuadBytes = 16;
+  static __device__ __forceinline__ void decode(uint32_t quad, uint32_t c,
+                                                GroupScales<2, false>& scales) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      const uint32_t low = row ? header.words.z : header.words.x;
-      const uint32_t high = row ? header.words.w : header.words.y;
-      const float d = halves(low).x;
-      // 48 bits from bit 16 on, six each.
-      const uint32_t group = j < 2 ? __funnelshift_r(low, high, 16) : high >> 8;
-#pragma unroll
-      for (int g = 0; g < 2; ++g) {
-        const uint32_t code = group >> (6 * (2 * (j % 2) + g)) & 63;
-        scales.scale[row][g] = d * (small_integer(code) - 32.0f);
-      }
+      const uint2 words = load_shared_8(quad + 8 * row);
+      const float d = halves(words.x).x;
+      const uint32_t group =
+          (c < 2 ? __funnelshift_r(words.x, words.y, 16) : words.y >> 8) >> (c % 2 * 12);
+      scales.scale[row][0] = d * (small_integer(group & 63) - 32.0f);
+      scales.scale[row][1] = d * (small_integer(group >> 6 & 63) - 32.0f);
     }
-    return scales;
   }
 };
+using IQ4_XS = SuperBlocks<TablePlanes<4, AC4K_IQ4_TABLE>, 2, false, DecodeIQ4_XS>;
 
 // q2_k: d * sc * q - dmin * m, four bits each for 16 columns.
-struct Q2_K {
-  using Planes = BitPlanes<4, 2, 0, 0>;
-  static constexpr int kSubBlocks = 4, kGroups = 4;
-  static constexpr bool kHasOffsets = true;
-  static constexpr int kBytes = Planes::kBytes + 32 * 40;
-  using Scales = GroupScales<kGroups, kHasOffsets>;
-  struct Header {
-    uint32_t scales[2][4];
-    uint32_t d[2];
-  };
-  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
-    const uint32_t quad = block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * 40;
-    Header header;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint2 words = load_shared_8(quad + 8 * i);
-      header.scales[i / 2][i % 2 * 2] = words.x;
-      header.scales[i / 2][i % 2 * 2 + 1] = words.y;
-    }
-    const uint2 d = load_shared_8(quad + 32);
-    header.d[0] = d.x, header.d[1] = d.y;
-    return header;
-  }
-  template <int j>
-  static __device__ __forceinline__ Scales scales(const Header& header) {
-    Scales scales;
+struct DecodeQ2_K {
+  static constexpr int kQuadBytes = 40;
+  static __device__ __forceinline__ void decode(uint32_t quad, uint32_t c,
+                                                GroupScales<4, true>& scales) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      const float2 d = halves(header.d[row]);
+      const float2 d = halves(load_shared_4(quad + 32 + 4 * row));
+      const uint32_t codes = load_shared_4(quad + 16 * row + 4 * c);
 #pragma unroll
       for (int g = 0; g < 4; ++g) {
-        const uint32_t code = header.scales[row][j] >> (8 * g);
-        scales.scale[row][g] = d.x * small_integer(code & 15);
-        scales.offset[row][g] = -d.y * small_integer(code >> 4 & 15);
+        scales.scale[row][g] = d.x * small_integer(codes >> (8 * g) & 15);
+        scales.offset[row][g] = -d.y * small_integer(codes >> (8 * g + 4) & 15);
       }
     }
-    return scales;
   }
 };
+using Q2_K = SuperBlocks<BitPlanes<4, 2, 0, 0>, 4, true, DecodeQ2_K>;
 
 // q3_k: d * (sc - 32) * (q - 4), six bits for 16 columns.
-struct Q3_K {
-  using Planes = BitPlanes<4, 2, 1, 4>;
-  static constexpr int kSubBlocks = 4, kGroups = 4;
-  static constexpr bool kHasOffsets = false;
-  static constexpr int kBytes = Planes::kBytes + 32 * 28;
-  using Scales = GroupScales<kGroups, kHasOffsets>;
-  using Header = HeaderWords<7>;
-  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
-    return Header::load(block + Planes::kBytes, thread);
-  }
-  template <int j>
-  static __device__ __forceinline__ Scales scales(const Header& header) {
-    const float2 d = halves(header.words[6]);
-    Scales scales;
+struct DecodeQ3_K {
+  static constexpr int kQuadBytes = 28;
+  static __device__ __forceinline__ void decode(uint32_t quad, uint32_t c,
+                                                GroupScales<4, false>& scales) {
+    const float2 d = halves(load_shared_4(quad + 24));
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
-      const uint32_t* words = header.words + 3 * row;
-      const uint32_t group = group_of_24<j>(words[0], words[1], words[2]);
+      const uint32_t group = group_of_24(quad + 12 * row, c);
 #pragma unroll
       for (int g = 0; g < 4; ++g) {
         scales.scale[row][g] = (row ? d.y : d.x) * (small_integer(group >> (6 * g) & 63) - 32.0f);
       }
     }
-    return scales;
   }
 };
+using Q3_K = SuperBlocks<BitPlanes<4, 2, 1, 4>, 4, false, DecodeQ3_K>;
 
 // q6_k: d * sc * (q - 32), a signed byte for 16 columns.
-struct Q6_K {
-  using Planes = BitPlanes<4, 4, 2, 32>;
-  static constexpr int kSubBlocks = 4, kGroups = 4;
-  static constexpr bool kHasOffsets = false;
-  static constexpr int kBytes = Planes::kBytes + 32 * 36;
-  using Scales = GroupScales<kGroups, kHasOffsets>;
-  using Header = HeaderWords<9>;
-  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
-    return Header::load(block + Planes::kBytes, thread);
-  }
-  template <int j>
-  static __device__ __forceinline__ Scales scales(const Header& header) {
-    const float2 d = halves(header.words[8]);
-    Scales scales;
+struct DecodeQ6_K {
+  static constexpr int kQuadBytes = 36;
+  static __device__ __forceinline__ void decode(uint32_t quad, uint32_t c,
+                                                GroupScales<4, false>& scales) {
+    const float2 d = halves(load_shared_4(quad + 32));
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
+      const uint32_t codes = load_shared_4(quad + 16 * row + 4 * c);
 #pragma unroll
       for (int g = 0; g < 4; ++g) {
-        const int code = static_cast<signed char>(header.words[4 * row + j] >> (8 * g));
+        const int code = static_cast<signed char>(codes >> (8 * g));
         scales.scale[row][g] = (row ? d.y : d.x) * static_cast<float>(code);
       }
     }
-    return scales;
   }
 };
+using Q6_K = SuperBlocks<BitPlanes<4, 4, 2, 32>, 4, false, DecodeQ6_K>;
 
 #undef AC4K_IQ4_TABLE
 
