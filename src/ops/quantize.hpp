@@ -15,6 +15,11 @@ inline bool is_multiple(const void* pointer, uintptr_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % bytes == 0;
 }
 
+// Whether rows follow each other without gaps.
+inline bool is_contiguous(const RowOffsets& rows, int64_t num_rows, int64_t num_columns) {
+  return num_rows == 1 || (rows.num_inner == 0 && rows.stride == num_columns);
+}
+
 // A block of `threads`: as many side by side as leave few of them idle at the end of a row, at
 // least `min_width`; the rest over each other.
 struct Tiling {
@@ -40,6 +45,10 @@ inline size_t type_column(DType type) {
 // The GPU side of quantize_fp8 and quantize_int8; `format` as in cpu::QuantizeArgs.
 Status quantize_on_cuda(const Call& call, const RowView& x, const cpu::QuantizeArgs& args);
 Status dequantize_on_cuda(const Call& call, const cpu::DequantizeArgs& args);
+// Long columns on sm90a; `done` tells whether the call was one of those. Rows of x lie at multiples
+// of 16 bytes and are whole units; `type` and `format` as in the tables of kernels.
+Status quantize_columns_on_sm90a(const Call& call, const QuantizeParams& params, size_t type,
+                                 size_t format, bool dependent, bool* done);
 // Leaves minus the amax of x at args.scale.
 Status amax_on_cuda(const Call& call, const RowView& x, const cpu::QuantizeArgs& args);
 

@@ -144,6 +144,11 @@ class Launcher {
       constexpr int64_t kStripes = kFewThreads / 32;
       return launch(few, ceil_div(stripes, kStripes), {kFewThreads, 1, 1});
     }
+    bool done = false;
+    if (aligned_) {
+      AC4K_TRY(quantize_columns_on_sm90a(call_, params_, type_, format_, dependent_, &done));
+      if (done) return AC4K_OK;
+    }
     int64_t most = 1;
     AC4K_TRY(cluster_blocks(&most));
     const int64_t slabs = std::max<int64_t>(1, ceil_div(args_.num_rows, kColumnRows));
@@ -159,8 +164,8 @@ class Launcher {
     static constinit cuda::Kernel finish{kModule, "finish_tensor"};
     if (args_.num_rows * args_.num_columns == 0) return regions(1, 1);
     const int64_t count = args_.num_rows * args_.num_columns, units = count / kUnit;
-    const bool is_one_row = params_.rows.num_inner == 0 && params_.rows.stride == args_.num_columns;
-    if (aligned_ && units <= kRowMaxThreads && (is_one_row || args_.num_rows == 1)) {
+    const bool is_one_row = is_contiguous(params_.rows, args_.num_rows, args_.num_columns);
+    if (aligned_ && units <= kRowMaxThreads && is_one_row) {
       params_.num_rows = 1;
       params_.num_columns = count;
       return rows(1, count);

@@ -418,6 +418,83 @@ def test_empty(device: str, name: str, options: dict[str, Any], shape: tuple[int
         assert torch.equal(copy, scale)
 
 
+# --- sizes at which an H200 keeps what it has read
+
+
+# Long columns and large tensors, which fill clusters or the GPU: read once, read twice in part, and
+# with an end within a tile.
+LARGE = [(8200, 80), (20_000, 208), (4100, 2576)]
+OF_LARGE = [
+    ("quantize_fp8", {"granularity": "per_tensor"}),
+    ("quantize_fp8", {"granularity": "per_tensor", "dtype": "float8_e5m2", "pow2_scale": True}),
+    ("quantize_int8", {"granularity": "per_tensor", "symmetric": True}),
+    ("quantize_int8", {"granularity": "per_tensor", "symmetric": False}),
+    ("quantize_fp8", {"granularity": "per_channel"}),
+    ("quantize_fp8", {"granularity": "per_channel", "dtype": "float8_e5m2", "pow2_scale": True}),
+    ("quantize_int8", {"granularity": "per_channel", "symmetric": True}),
+    ("quantize_int8", {"granularity": "per_channel", "symmetric": False}),
+    ("quantize_nvfp4", {}),
+    ("quantize_nvfp4", {"layout": "tiled"}),
+]
+
+
+def large(rows: int, columns: int, dtype: str, device: str) -> torch.Tensor:
+    if device == "cpu":  # where their number makes no difference
+        rows //= 128
+    x = random((rows, columns), dtype, device, rows)
+    x[rows // 2, 3] = math.nan
+    x[-1, 5] = 3e4
+    return x
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("name", "options"), OF_LARGE, ids=way_name)
+def test_large(device: str, dtype: str, name: str, options: dict[str, Any]) -> None:
+    op = getattr(ac4k, name)
+    for rows, columns in LARGE:
+        x = large(rows, columns, dtype, device)
+        results = op(x, **options)
+        apart = torch.zeros((x.shape[0], columns + 32), dtype=x.dtype, device=device)
+        apart[:, :columns] = x
+        assert same_bits(results, op(apart[:, :columns], **options))
+        assert same_bits(results, op(x, **options))
+        if device == "cpu":
+            assert_exact(name, results, x, **options)
+        else:
+            assert same_bits(results, op(x.cpu(), **options))
+
+
+def test_large_on_two_streams(device: str) -> None:
+    """Blocks that wait for each other do so whatever else runs, and when a graph is replayed."""
+    if device == "cpu":
+        pytest.skip("needs CUDA streams")
+    x = large(4100, 2576, "bf16", device)
+    small = x[:400]
+    calls = [
+        lambda: ac4k.quantize_int8(x, "per_tensor", False),
+        lambda: ac4k.quantize_nvfp4(small),
+        lambda: ac4k.quantize_fp8(x, "per_channel"),
+    ]
+    expected = [call() for call in calls]
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    torch.cuda.synchronize()
+    found = []
+    for _ in range(20):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                found += [call() for call in calls]
+    torch.cuda.synchronize()
+    for i, results in enumerate(found):
+        assert same_bits(results, expected[i % len(calls)])
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = [call() for call in calls]
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    assert all(same_bits(a, b) for a, b in zip(found, expected, strict=True))
+
+
 # --- special values
 
 

@@ -134,6 +134,16 @@ struct Unit {
     }
     return unit;
   }
+  static __device__ __forceinline__ Unit load_from_shared(const void* address) {
+    Unit unit;
+#pragma unroll
+    for (int i = 0; i < kWords; i += 4) {
+      const uint4 four = static_cast<const uint4*>(address)[i / 4];
+      unit.words[i] = four.x, unit.words[i + 1] = four.y;
+      unit.words[i + 2] = four.z, unit.words[i + 3] = four.w;
+    }
+    return unit;
+  }
   // `count` elements at any address, zeros behind them.
   static __device__ __forceinline__ Unit gather(const T* address, int count = kUnit) {
     using Bits = typename BitsOf<sizeof(T)>::type;
@@ -181,6 +191,13 @@ struct Unit {
         values[i] = __uint_as_float(words[i]);
       }
     }
+  }
+  __device__ __forceinline__ Unit shuffled(int lane_mask) const {
+    Unit unit;
+#pragma unroll
+    for (int i = 0; i < kWords; ++i)
+      unit.words[i] = __shfl_xor_sync(0xffffffffu, words[i], lane_mask);
+    return unit;
   }
   // Element by element: |other| where that is larger, and the extremes. NaN counts for nothing.
   __device__ __forceinline__ void raise_to_magnitude(const Unit& other) {

@@ -1,5 +1,6 @@
 // One scale a column ("per_channel").
 #include "common/cluster.cuh"
+#include "common/quantize_columns.cuh"
 #include "common/quantize_kernels.cuh"
 
 namespace ac4k {
@@ -12,32 +13,6 @@ struct ColumnShared {
   Extent<Format> blocks[kMaxClusterBlocks][kColumns];
   float inverse[kColumns];
   int zero[kColumns];
-};
-
-// A thread's extents of eight columns, in the elements' own type.
-template <typename T, typename Format>
-struct ColumnExtents {
-  Unit<T> high = Unit<T>::zero(), low = Unit<T>::zero();
-
-  __device__ __forceinline__ void include(const Unit<T>& unit) {
-    if constexpr (has_zero<Format>) {
-      high.raise(unit);
-      low.lower(unit);
-    } else {
-      high.raise_to_magnitude(unit);
-    }
-  }
-  __device__ __forceinline__ void widen(Extent<Format> (&extents)[kUnit]) const {
-    float values[kUnit];
-    high.widen(values);
-#pragma unroll
-    for (int j = 0; j < kUnit; ++j) extents[j].high = values[j];
-    if constexpr (has_zero<Format>) {
-      low.widen(values);
-#pragma unroll
-      for (int j = 0; j < kUnit; ++j) extents[j].low = values[j];
-    }
-  }
 };
 
 // Needs a cluster_announce before it.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "sm90a/mbarrier.cuh"
-#include "sm90a/mixed.h"
+#include "sm90a/tensor_map.h"
 
 namespace ac4k {
 
@@ -52,6 +52,30 @@ __device__ __forceinline__ void copy_to_block(uint32_t to, uint32_t from, uint32
       "r"(from), "r"(bytes), "r"(address_in_block(barrier, rank))
       : "memory");
 }
+
+// The same for bytes that are not read again: L2 keeps others rather than them.
+__device__ __forceinline__ uint64_t evict_first() {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+__device__ __forceinline__ void copy_bytes(uint32_t to, const void* from, uint32_t bytes,
+                                           uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1], %2, [%3], %4;" ::"r"(to),
+      "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
+      : "memory");
+}
+__device__ __forceinline__ void copy_box(uint32_t to, const TensorMap& map, int column, int row,
+                                         uint32_t barrier, uint64_t policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint"
+      " [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+      "l"(&map), "r"(column), "r"(row), "r"(barrier), "l"(policy)
+      : "memory");
+}
+
 // A float to the shared memory of block `rank` of the cluster; four bytes on that block's barrier,
 // which must be initialised.
 __device__ __forceinline__ void send(uint32_t to, uint32_t barrier, uint32_t rank, float value) {

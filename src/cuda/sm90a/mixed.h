@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../common/rows.h"
+#include "tensor_map.h"
 
 #ifdef __CUDACC__
 #define AC4K_ON_BOTH_SIDES __host__ __device__
@@ -10,11 +11,6 @@
 #endif
 
 namespace ac4k {
-
-// What the driver encodes; a kernel only hands on its address.
-struct alignas(64) TensorMap {
-  unsigned char opaque[128];
-};
 
 enum class MixedActivation : int { none, silu, gelu, gelu_tanh };
 

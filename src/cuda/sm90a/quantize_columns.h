@@ -1,0 +1,20 @@
+// What the host hands to the kernels that quantise long columns.
+#pragma once
+
+#include "../common/quantize.h"
+#include "kept_tiles.h"
+#include "tensor_map.h"
+
+namespace ac4k {
+
+// A cluster has a stripe of columns, its blocks have tiles of rows: 128 bytes side by side in
+// memory are read, 64 written, for 16-bit types.
+inline constexpr int kStripeColumns = 64;
+
+struct ColumnRingParams {
+  TensorMap boxes;  // of x: a tile each
+  QuantizeParams quantize;
+  int num_stripes;
+};
+
+}  // namespace ac4k
