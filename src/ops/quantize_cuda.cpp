@@ -1,5 +1,6 @@
 // Which kernel quantises: by granularity, by whether scales are given, by alignment and size.
 #include "ops/quantize.hpp"
+#include "ops/quantize_flat.hpp"
 
 namespace ac4k {
 namespace {
@@ -162,6 +163,10 @@ class Launcher {
     static constinit Kernels small =
         AC4K_QUANTIZE_KERNELS("common/quantize_tensor", "quantize_tensor");
     static constinit cuda::Kernel finish{kModule, "finish_tensor"};
+    static constinit Kernels flat_cluster =
+        AC4K_QUANTIZE_KERNELS("sm90a/quantize_tensor", "quantize_tensor_cluster");
+    static constinit Kernels flat_grid =
+        AC4K_QUANTIZE_KERNELS("sm90a/quantize_tensor", "quantize_tensor_grid");
     if (args_.num_rows * args_.num_columns == 0) return regions(1, 1);
     const int64_t count = args_.num_rows * args_.num_columns, units = count / kUnit;
     const bool is_one_row = is_contiguous(params_.rows, args_.num_rows, args_.num_columns);
@@ -169,6 +174,13 @@ class Launcher {
       params_.num_rows = 1;
       params_.num_columns = count;
       return rows(1, count);
+    }
+    if (aligned_) {
+      bool done = false;
+      AC4K_TRY(quantize_flat_on_sm90a(call_, flat_cluster[type_][format_],
+                                      flat_grid[type_][format_], params_, params_.scale, 1,
+                                      is_one_row, &done));
+      if (done) return AC4K_OK;
     }
     int64_t most = 1;
     AC4K_TRY(cluster_blocks(&most));

@@ -1,7 +1,6 @@
 // Blocks of 16 or 32 neighbours with a scale of one byte: NVFP4, MXFP4, MXFP8.
 #include "common/dependent_launch.cuh"
-#include "common/quantize.cuh"
-#include "common/quantize.h"
+#include "common/quantize_e2m1.cuh"
 
 namespace ac4k {
 
@@ -22,19 +21,6 @@ __device__ __forceinline__ void store_word(unsigned long long word, unsigned cha
     for (int i = 0; i < kBytes; ++i) to[i] = static_cast<unsigned char>(word >> (8 * i));
   }
 }
-__device__ __forceinline__ unsigned long long join(uint32_t low, uint32_t high) {
-  return static_cast<unsigned long long>(high) << 32 | low;
-}
-
-template <typename T>
-__device__ __forceinline__ uint32_t encode_e2m1(const Unit<T>& unit, float factor) {
-  float x[kUnit];
-  unit.widen(x);
-#pragma unroll
-  for (int i = 0; i < kUnit; ++i) x[i] = __fmul_rn(x[i], factor);
-  return E2M1::encode8(x);
-}
-
 // Block and grid: tiles (quantize.cuh); four neighbouring lanes hold a block of 32. No shared
 // memory. Roofline: HBM.
 template <typename T, typename Format, bool kAligned>
@@ -112,22 +98,16 @@ __device__ __forceinline__ void quantize_nvfp4(const BlockQuantizeParams& params
   for (int i = 0; i < kTileRows; ++i) {
     const int64_t row = first_row + i * blockDim.y;
     const bool inside = row < params.num_rows && block < blocks;
-    const float amax = fmaxf(units[i][0].amax(), units[i][1].amax());
-    const BlockScale scale = nvfp4_block_scale(amax, global_scale);
+    const Nvfp4Block encoded = encode_nvfp4(units[i], global_scale);
     if (inside) {
-      uint32_t low = encode_e2m1(units[i][0], scale.factor);
-      uint32_t high = encode_e2m1(units[i][1], scale.factor);
-      if (scale.factor == 0.0f) low = high = 0;
       const int64_t index = row * blocks + block;
-      store_word<kAligned, 8>(join(low, high),
-                              static_cast<unsigned char*>(params.codes) + index * 8);
-      if (!params.tiled) scales[index] = static_cast<unsigned char>(scale.code);
+      store_word<kAligned, 8>(encoded.codes, static_cast<unsigned char*>(params.codes) + index * 8);
+      if (!params.tiled) scales[index] = encoded.scale;
     }
     const int64_t padded_rows =
         (params.num_rows + kScaleTileRows - 1) / kScaleTileRows * kScaleTileRows;
     if (params.tiled && row < padded_rows && block < scale_tiles * kScaleTileBlocks) {
-      scales[tiled_scale_offset(row, block, scale_tiles)] =
-          static_cast<unsigned char>(inside ? scale.code : 0);
+      scales[tiled_scale_offset(row, block, scale_tiles)] = inside ? encoded.scale : 0;
     }
   }
 }

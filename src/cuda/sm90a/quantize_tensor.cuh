@@ -1,0 +1,247 @@
+// One extent for everything, then codes, in one launch: a cluster for a small tensor, a block on
+// every SM for a large one. x is contiguous and lies at a multiple of 16 bytes.
+#pragma once
+
+#include "common/cluster.cuh"
+#include "common/dependent_launch.cuh"
+#include "sm90a/kept_tiles.cuh"
+#include "sm90a/tensor_codes.cuh"
+
+namespace ac4k {
+
+// Bits of a float that is not negative, or is -0.
+__device__ __forceinline__ uint32_t magnitude_bits(float value) {
+  return __float_as_uint(value) & 0x7fffffffu;
+}
+
+// The extent of a warp, in each lane.
+template <typename Format>
+__device__ __forceinline__ Extent<Format> warp_extent(Extent<Format> extent) {
+  extent.high = __uint_as_float(__reduce_max_sync(kWholeWarp, magnitude_bits(extent.high)));
+  if constexpr (has_zero<Format>)
+    extent.low = -__uint_as_float(__reduce_max_sync(kWholeWarp, magnitude_bits(-extent.low)));
+  return extent;
+}
+
+// Extents that several threads leave for others.
+template <typename Format, int kCount>
+struct ExtentArray {
+  static constexpr int kParts = has_zero<Format> ? 2 : 1;
+  float parts[kParts][kCount];
+
+  // The extent of the first `count`, in each lane of a warp.
+  __device__ __forceinline__ Extent<Format> extent_of(uint32_t count) const {
+    Extent<Format> extent{};
+    for (uint32_t i = threadIdx.x % 32; i < count; i += 32) {
+      extent.high = fmaxf(extent.high, parts[0][i]);
+      if constexpr (has_zero<Format>) extent.low = fminf(extent.low, parts[1][i]);
+    }
+    return warp_extent(extent);
+  }
+};
+
+// Grid: one cluster. Each warp sends its extent to every block, which is all they have to agree on:
+// no barrier of the block, and of the cluster only the one that says that all have started.
+// Registers hold x meanwhile. Roofline: latency.
+template <typename Codes>
+__device__ __forceinline__ void quantize_in_cluster(const typename Codes::Params& params) {
+  using T = typename Codes::Element;
+  using Format = typename Codes::Format;
+  constexpr int kItems = kClusterTensorUnits / Codes::kUnits;
+  using Extents = ExtentArray<Format, kMaxClusterBlocks * kClusterTensorThreads / 32>;
+  __shared__ Extents extents;
+  __shared__ uint64_t received_barrier;
+  const uint32_t received = shared_address(&received_barrier);
+  const uint32_t rank = cluster_rank(), num_blocks = cluster_size();
+  const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const auto num_items = static_cast<uint32_t>(params.num_elements) / (Codes::kUnits * kUnit);
+  const uint32_t first = rank * blockDim.x + threadIdx.x, step = num_blocks * blockDim.x;
+  if (threadIdx.x == 0) {
+    init_barrier(received, 1);
+    publish_barriers();
+    arrive_and_expect(received,
+                      num_blocks * warps * Extents::kParts * static_cast<uint32_t>(sizeof(float)));
+  }
+  cluster_announce();
+  wait_for_previous_kernels();
+  Unit<T> units[kItems][Codes::kUnits];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    const uint32_t item = first + i * step;
+    const T* x = static_cast<const T*>(params.quantize.x) +
+                 static_cast<int64_t>(item) * Codes::kUnits * kUnit;
+#pragma unroll
+    for (int u = 0; u < Codes::kUnits; ++u)
+      units[i][u] = item < num_items ? Unit<T>::load(x + u * kUnit) : Unit<T>::zero();
+  }
+  allow_next_kernel();
+  Extent<Format> extent{};
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+#pragma unroll
+    for (int u = 0; u < Codes::kUnits; ++u) extent.include(units[i][u]);
+  }
+  extent = warp_extent(extent);
+  cluster_wait();  // all blocks have started, their barriers are initialised
+  if (lane < num_blocks) {
+    const uint32_t index = rank * warps + warp;
+    send(shared_address(&extents.parts[0][index]), received, lane, extent.high);
+    if constexpr (has_zero<Format>)
+      send(shared_address(&extents.parts[Extents::kParts - 1][index]), received, lane, extent.low);
+  }
+  wait_for(received, 0);
+  const typename Codes::Rule rule = Codes::rule_of(params, extents.extent_of(num_blocks * warps));
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    const uint32_t item = first + i * step;
+    if (item < num_items) Codes::encode(params, item, units[i], rule);
+  }
+  if (first == 0) Codes::store_rule(params, rule);
+  Codes::store_padding(params, first, step);
+}
+
+// An extent in one word, so that it is there as a whole or not at all: the sign, which neither part
+// needs, says that it is.
+template <typename Format>
+__device__ __forceinline__ ExtentSlot slot_of(const Extent<Format>& extent) {
+  uint32_t minus_low = 0;
+  if constexpr (has_zero<Format>) minus_low = magnitude_bits(-extent.low);
+  return join(minus_low, magnitude_bits(extent.high) | 0x80000000u);
+}
+template <typename Format>
+__device__ __forceinline__ Extent<Format> extent_of(ExtentSlot slot) {
+  Extent<Format> extent{};
+  extent.high = __uint_as_float(static_cast<uint32_t>(slot >> 32) & 0x7fffffffu);
+  if constexpr (has_zero<Format>) extent.low = -__uint_as_float(static_cast<uint32_t>(slot));
+  return extent;
+}
+
+// By one warp of each block, with the block's extent: the rule of the grid, in its first lane.
+template <typename Codes>
+__device__ __forceinline__ typename Codes::Rule rule_of_grid(
+    const typename Codes::Params& params, Extent<typename Codes::Format> extent) {
+  using Format = typename Codes::Format;
+  auto* slots = static_cast<ExtentSlot*>(params.quantize.codes);
+  const bool first_lane = threadIdx.x % 32 == 0;
+  if (blockIdx.x == 0) {
+    for (uint32_t block = 1 + threadIdx.x % 32; block < gridDim.x; block += 32) {
+      ExtentSlot slot = load_relaxed(slots + block);
+      while (slot == 0) slot = load_relaxed(slots + block);
+      extent.include(extent_of<Format>(slot));
+    }
+    const typename Codes::Rule rule = Codes::rule_of(params, warp_extent(extent));
+    if (first_lane) Codes::store_rule(params, rule);
+    return rule;
+  }
+  if (!first_lane) return {};
+  store_relaxed(slots + blockIdx.x, slot_of(extent));
+  float scale = Codes::load_scale(params);
+  while (signbit(scale)) scale = Codes::load_scale(params);
+  return Codes::rule_with(params, scale);
+}
+
+// Grid: a block an SM, all at once; each has `share` elements. Block: 16 warps that compute, one
+// that asks for copies. The scale is negative and the slots are 0 at first (start_grid). Shared
+// memory: 208 KB for tiles. Roofline: HBM, x read once where it fits into shared memory and L2.
+template <typename Codes>
+__device__ __forceinline__ void quantize_in_grid(const typename Codes::Params& params) {
+  using T = typename Codes::Element;
+  using Format = typename Codes::Format;
+  constexpr int kUnitBytes = kUnit * static_cast<int>(sizeof(T));
+  constexpr int kItemBytes = Codes::kUnits * kUnitBytes;
+  extern __shared__ __align__(128) unsigned char tile_bytes[];
+  __shared__ KeptTiles::Barriers barriers;
+  __shared__ ExtentArray<Format, kTileWarps> extents;
+  __shared__ typename Codes::Rule shared_rule;
+  KeptTiles tiles(tile_bytes, barriers);
+  if (threadIdx.x == 0) {
+    tiles.init_barriers();
+    publish_barriers();
+  }
+  wait_for_previous_kernels();
+  __syncthreads();  // the barriers are initialised
+  const int64_t begin = blockIdx.x * params.share;
+  const int64_t num_bytes =
+      min(params.share, params.num_elements - begin) * static_cast<int64_t>(sizeof(T));
+  const int num_tiles = static_cast<int>((num_bytes + kTileBytes - 1) / kTileBytes);
+  const auto bytes_of_tile = [&](int tile) {
+    return static_cast<int>(
+        min(num_bytes - static_cast<int64_t>(tile) * kTileBytes, static_cast<int64_t>(kTileBytes)));
+  };
+
+  if (threadIdx.x >= kTileConsumers) {  // copies
+    if (threadIdx.x == kTileConsumers) {
+      const auto* x =
+          reinterpret_cast<const unsigned char*>(static_cast<const T*>(params.quantize.x) + begin);
+      const uint64_t last_use = evict_first();
+      tiles.load(num_tiles, [&](int tile, uint32_t to, uint32_t barrier, bool is_last_use) {
+        const auto bytes = static_cast<uint32_t>(bytes_of_tile(tile));
+        const unsigned char* from = x + static_cast<int64_t>(tile) * kTileBytes;
+        arrive_and_expect(barrier, bytes);
+        if (is_last_use) {
+          copy_bytes(to, from, bytes, barrier, last_use);
+        } else {
+          copy_bytes(to, from, bytes, barrier);
+        }
+      });
+      allow_next_kernel();
+    }
+    return;
+  }
+
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
+  Extent<Format> extent{};
+  tiles.first_pass(num_tiles, [&](int tile, const unsigned char* bytes) {
+    const int count = bytes_of_tile(tile);
+#pragma unroll
+    for (int i = 0; i < kTileBytes; i += kTileConsumers * kUnitBytes) {
+      const int place = i + thread * kUnitBytes;
+      if (place < count) extent.include(Unit<T>::load_from_shared(bytes + place));
+    }
+  });
+  extent = warp_extent(extent);
+  if (thread % 32 == 0) {
+    extents.parts[0][warp] = extent.high;
+    if constexpr (has_zero<Format>) extents.parts[1][warp] = extent.low;
+  }
+  synchronise<1, kTileConsumers>();
+  if (warp == 0) {
+    const typename Codes::Rule rule = rule_of_grid<Codes>(params, extents.extent_of(kTileWarps));
+    if (thread == 0) shared_rule = rule;
+  }
+  synchronise<1, kTileConsumers>();
+  const typename Codes::Rule rule = shared_rule;
+  const auto first_item = static_cast<uint32_t>(begin / (Codes::kUnits * kUnit));
+  tiles.second_pass(num_tiles, [&](int tile, const unsigned char* bytes) {
+    const int count = bytes_of_tile(tile);
+    const uint32_t first_of_tile =
+        first_item + static_cast<uint32_t>(tile) * (kTileBytes / kItemBytes);
+#pragma unroll
+    for (int i = 0; i < kTileBytes; i += kTileConsumers * kItemBytes) {
+      const int place = i + thread * kItemBytes;
+      if (place < count) {
+        Unit<T> units[Codes::kUnits];
+#pragma unroll
+        for (int u = 0; u < Codes::kUnits; ++u)
+          units[u] = Unit<T>::load_from_shared(bytes + place + u * kUnitBytes);
+        Codes::encode(params, first_of_tile + static_cast<uint32_t>(place / kItemBytes), units,
+                      rule);
+      }
+    }
+  });
+  Codes::store_padding(params, blockIdx.x * kTileConsumers + threadIdx.x,
+                       gridDim.x * kTileConsumers);
+}
+
+}  // namespace ac4k
+
+// Entry points <name>_cluster_<suffix> and <name>_grid_<suffix>; what follows are the codes.
+#define AC4K_TENSOR_KERNELS(name, suffix, ...)                                              \
+  extern "C" __global__ void __launch_bounds__(ac4k::kClusterTensorThreads, 1)              \
+  name##_cluster_##suffix(const __grid_constant__ ac4k::__VA_ARGS__::Params params) {       \
+    ac4k::quantize_in_cluster<ac4k::__VA_ARGS__>(params);                                   \
+  }                                                                                         \
+  extern "C" __global__ void __launch_bounds__(ac4k::kTileThreads, 1) name##_grid_##suffix( \
+      const __grid_constant__ ac4k::__VA_ARGS__::Params params) {                           \
+    ac4k::quantize_in_grid<ac4k::__VA_ARGS__>(params);                                      \
+  }

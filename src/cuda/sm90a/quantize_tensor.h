@@ -1,0 +1,34 @@
+// What the host hands to the kernels that find the extent of a whole tensor and encode it in one
+// launch.
+#pragma once
+
+#include "../common/fast_divisor.h"
+#include "../common/quantize.h"
+#include "kept_tiles.h"
+
+namespace ac4k {
+
+// A contiguous x. `Params`: QuantizeParams, or BlockQuantizeParams of NVFP4.
+template <typename Params>
+struct FlatParams {
+  Params quantize;
+  long long num_elements;  // below 2^34: blocks of 16 are numbered in 31 bits
+  long long share;  // elements of a block where x has a grid; a multiple of kShareUnits units
+  FastDivisor blocks_a_row;  // NVFP4
+};
+inline constexpr int kShareUnits = 16;
+
+// Where x has a grid, each block leaves its extent for the first one, which answers with the scale.
+// The extents lie where the first codes will: nobody reads them once the scale is there.
+using ExtentSlot = unsigned long long;  // 0: not there yet
+struct TensorStartParams {
+  ExtentSlot* slots;  // a block each
+  int num_slots;
+  float* scale;  // negative until it is known
+};
+
+// One cluster: units a thread keeps in registers.
+inline constexpr int kClusterTensorThreads = 512;
+inline constexpr int kClusterTensorUnits = 8;
+
+}  // namespace ac4k

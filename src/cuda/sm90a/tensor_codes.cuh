@@ -1,0 +1,118 @@
+// What becomes of a tensor whose extent is known: one-byte codes, or blocks of NVFP4.
+#pragma once
+
+#include "common/quantize_e2m1.cuh"
+#include "sm90a/quantize_tensor.h"
+
+namespace ac4k {
+
+__device__ __forceinline__ void store_release(float* address, float value) {
+  asm volatile("st.release.gpu.global.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
+}
+__device__ __forceinline__ float load_acquire(const float* address) {
+  float value;
+  asm volatile("ld.acquire.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(address) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_relaxed(ExtentSlot* address, ExtentSlot value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
+}
+__device__ __forceinline__ ExtentSlot load_relaxed(const ExtentSlot* address) {
+  ExtentSlot value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  return value;
+}
+
+// Such a type has: Element and Format of x and its Extent; kUnits, neighbours that are encoded
+// together; the Rule that comes from the extent and is an output, its scale last, which is not
+// negative; encode() of item `item`; and what else has to be written.
+template <typename T, typename TheFormat>
+struct ByteCodes {
+  using Element = T;
+  using Format = TheFormat;
+  using Params = FlatParams<QuantizeParams>;
+  using Rule = ScaleAndZero;
+  static constexpr int kUnits = 1;
+
+  static __device__ __forceinline__ Rule rule_of(const Params& params,
+                                                 const Extent<Format>& extent) {
+    return extent.scale(params.quantize.pow2_scale);
+  }
+  static __device__ __forceinline__ void store_rule(const Params& params, const Rule& rule) {
+    if constexpr (has_zero<Format>) *params.quantize.zero = rule.zero;
+    store_release(params.quantize.scale, rule.scale);
+  }
+  static __device__ __forceinline__ float load_scale(const Params& params) {
+    return load_acquire(params.quantize.scale);
+  }
+  // After load_scale() gave one that is not negative.
+  static __device__ __forceinline__ Rule rule_with(const Params& params, float scale) {
+    Rule rule{scale, inverse_of_found(scale), 0};
+    if constexpr (has_zero<Format>) rule.zero = *static_cast<volatile int*>(params.quantize.zero);
+    return rule;
+  }
+  static __device__ __forceinline__ void encode(const Params& params, uint32_t item,
+                                                const Unit<T> (&units)[kUnits], const Rule& rule) {
+    static_cast<uint2*>(params.quantize.codes)[item] =
+        encode_unit<Format>(units[0], rule.inverse, rule.zero);
+  }
+  static __device__ __forceinline__ void store_padding(const Params&, uint32_t, uint32_t) {}
+};
+
+template <typename T>
+struct Nvfp4Codes {
+  using Element = T;
+  using Format = E4M3;  // any whose extent is the largest magnitude
+  using Params = FlatParams<BlockQuantizeParams>;
+  using Rule = float;
+  static constexpr int kUnits = kNvBlock / kUnit;
+
+  static __device__ __forceinline__ Rule rule_of(const Params&, const Extent<Format>& extent) {
+    return nvfp4_global_scale(extent.high);
+  }
+  static __device__ __forceinline__ void store_rule(const Params& params, Rule rule) {
+    store_release(params.quantize.global_scale, rule);
+  }
+  static __device__ __forceinline__ float load_scale(const Params& params) {
+    return load_acquire(params.quantize.global_scale);
+  }
+  static __device__ __forceinline__ Rule rule_with(const Params&, float scale) { return scale; }
+  static __device__ __forceinline__ void encode(const Params& params, uint32_t item,
+                                                const Unit<T> (&units)[kUnits], Rule rule) {
+    const Nvfp4Block block = encode_nvfp4(units, rule);
+    static_cast<unsigned long long*>(params.quantize.codes)[item] = block.codes;
+    int64_t place = item;
+    if (params.quantize.tiled) {
+      const uint32_t row = divide(item, params.blocks_a_row);
+      place = tiled_scale_offset(row, static_cast<int>(item - row * params.blocks_a_row.divisor),
+                                 scale_tiles(params));
+    }
+    static_cast<unsigned char*>(params.quantize.scales)[place] = block.scale;
+  }
+  // Zeros to the right of all rows and below the last, by `num_threads` threads.
+  static __device__ __forceinline__ void store_padding(const Params& params, uint32_t thread,
+                                                       uint32_t num_threads) {
+    if (!params.quantize.tiled) return;
+    unsigned char* scales = static_cast<unsigned char*>(params.quantize.scales);
+    const int64_t rows = params.quantize.num_rows, blocks = params.blocks_a_row.divisor;
+    const int64_t across = static_cast<int64_t>(scale_tiles(params)) * kScaleTileBlocks;
+    const int64_t to_the_right = rows * (across - blocks);
+    const int64_t below =
+        ((rows + kScaleTileRows - 1) / kScaleTileRows * kScaleTileRows - rows) * across;
+    for (int64_t i = thread; i < to_the_right + below; i += num_threads) {
+      const bool right = i < to_the_right;
+      const int64_t width = right ? across - blocks : across, n = right ? i : i - to_the_right;
+      const int64_t row = n / width, k = n - row * width;
+      scales[tiled_scale_offset(right ? row : rows + row, static_cast<int>(right ? blocks + k : k),
+                                scale_tiles(params))] = 0;
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int scale_tiles(const Params& params) {
+    return static_cast<int>((params.blocks_a_row.divisor + kScaleTileBlocks - 1) /
+                            kScaleTileBlocks);
+  }
+};
+
+}  // namespace ac4k

@@ -1,0 +1,44 @@
+// Kernels of sm90a that quantise a whole tensor: their launches cover it, once.
+#include <gtest/gtest.h>
+
+#include "ops/quantize_flat.hpp"
+
+namespace ac4k {
+namespace {
+
+TEST(FlatPlan, CoversTheTensor) {
+  cuda::DeviceProperties device;
+  device.sm_count = 132;
+  EXPECT_FALSE(flat_plan(device, 1 << 20, 1).found);
+  device.arch = "sm90a";
+  for (const int64_t units_an_item : {1, 2}) {
+    for (const int64_t items :
+         {int64_t{1}, int64_t{31}, int64_t{500}, int64_t{513}, int64_t{8192}, int64_t{16'384},
+          int64_t{16'385}, int64_t{32'769}, int64_t{1} << 22, int64_t{99'999'991}}) {
+      const int64_t units = items * units_an_item, elements = units * kUnit;
+      const FlatPlan plan = flat_plan(device, elements, units_an_item);
+      ASSERT_TRUE(plan.found) << elements;
+      const int64_t blocks = plan.config.grid.x, threads = plan.config.block.x;
+      if (plan.in_cluster) {
+        EXPECT_LE(blocks, kMaxClusterBlocks);
+        EXPECT_EQ(plan.config.cluster.x, blocks > 1 ? blocks : 0);
+        EXPECT_EQ(threads % 32, 0);
+        EXPECT_LE(threads, kClusterTensorThreads);
+        EXPECT_GE(blocks * threads * kClusterTensorUnits, units);
+      } else {
+        EXPECT_TRUE(plan.config.cooperative);
+        EXPECT_LE(blocks, device.sm_count);
+        EXPECT_EQ(threads, kTileThreads);
+        EXPECT_EQ(plan.share % (kShareUnits * kUnit), 0);
+        EXPECT_GE(blocks * plan.share, elements);
+        EXPECT_LT((blocks - 1) * plan.share, elements);
+        EXPECT_GE(elements / 2, blocks * static_cast<int64_t>(sizeof(ExtentSlot)));  // 4-bit codes
+      }
+    }
+  }
+  EXPECT_FALSE(flat_plan(device, 0, 1).found);
+  EXPECT_FALSE(flat_plan(device, int64_t{1} << 34, 1).found);
+}
+
+}  // namespace
+}  // namespace ac4k
