@@ -1,5 +1,5 @@
 // quantize_nvfp4 and dequantize_nvfp4.
-#include "ops/quantize.hpp"
+#include "ops/quantize_flat.hpp"
 
 namespace ac4k {
 namespace {
@@ -35,12 +35,42 @@ Status quantize_cuda(const Call& call) {
       AC4K_TYPE_KERNELS("common/quantize_micro", "quantize_nvfp4");
   static constinit cuda::Kernel any[] =
       AC4K_TYPE_KERNELS("common/quantize_micro", "quantize_nvfp4_any");
+  static constinit cuda::Kernel flat_cluster[] =
+      AC4K_TYPE_KERNELS("sm90a/quantize_nvfp4", "quantize_nvfp4_cluster");
+  static constinit cuda::Kernel flat_grid[] =
+      AC4K_TYPE_KERNELS("sm90a/quantize_nvfp4", "quantize_nvfp4_grid");
   const cpu::Nvfp4Args args = quantize_args(call);
   const RowView x(call.tensor(kX));
+  const size_t type = type_column(args.type);
   float* global_scale = static_cast<float*>(data_of(call.output(2)));
   const float* given = given_scale(call);
   AC4K_TRY(check_num_rows(call, args.num_rows));
   const bool pending = given == nullptr;
+  // At least one block: the global scale is an output, too. The padding of tiles is written.
+  const int64_t blocks = args.num_columns / kNvBlock;
+  const int64_t rows =
+      args.tiled ? ceil_div(args.num_rows, kScaleTileRows) * kScaleTileRows : args.num_rows;
+  const int64_t width = args.tiled ? ceil_div(blocks, kScaleTileBlocks) * kScaleTileBlocks : blocks;
+  const Tiling tiling = tile_rows(std::max<int64_t>(width, 1), kQuantizeThreads, 1);
+  const BlockQuantizeParams params{x.data(),
+                                   data_of(call.output(0)),
+                                   data_of(call.output(1)),
+                                   global_scale,
+                                   pending ? global_scale : given,
+                                   x.offsets(),
+                                   args.num_rows,
+                                   args.num_columns,
+                                   static_cast<unsigned>(tiling.column_tiles),
+                                   args.tiled,
+                                   pending};
+  const bool fits = x.is_aligned() && is_multiple(params.codes, 8);
+  if (pending && fits) {
+    bool done = false;
+    AC4K_TRY(quantize_flat_on_sm90a(
+        call, flat_cluster[type], flat_grid[type], params, global_scale, kNvBlock / kUnit,
+        is_contiguous(params.rows, args.num_rows, args.num_columns), &done));
+    if (done) return AC4K_OK;
+  }
   if (pending) {
     AC4K_TRY(amax_on_cuda(call, x,
                           {.type = args.type,
@@ -54,27 +84,7 @@ Status quantize_cuda(const Call& call) {
                            .codes = nullptr,
                            .scale = global_scale,
                            .zero = nullptr}));
-    given = global_scale;
   }
-  // At least one block: the global scale is an output, too. The padding of tiles is written.
-  const int64_t blocks = args.num_columns / kNvBlock;
-  const int64_t rows =
-      args.tiled ? ceil_div(args.num_rows, kScaleTileRows) * kScaleTileRows : args.num_rows;
-  const int64_t width = args.tiled ? ceil_div(blocks, kScaleTileBlocks) * kScaleTileBlocks : blocks;
-  const Tiling tiling = tile_rows(std::max<int64_t>(width, 1), kQuantizeThreads, 1);
-  const BlockQuantizeParams params{x.data(),
-                                   data_of(call.output(0)),
-                                   data_of(call.output(1)),
-                                   global_scale,
-                                   given,
-                                   x.offsets(),
-                                   args.num_rows,
-                                   args.num_columns,
-                                   static_cast<unsigned>(tiling.column_tiles),
-                                   args.tiled,
-                                   pending};
-  const bool fits = x.is_aligned() && is_multiple(params.codes, 8);
-  const size_t type = type_column(args.type);
   return launch_1d(
       fits ? aligned[type] : any[type], call,
       tiling.column_tiles * std::max<int64_t>(1, ceil_div(rows, tiling.height * kTileRows)),
