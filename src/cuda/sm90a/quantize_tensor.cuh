@@ -40,9 +40,9 @@ struct ExtentArray {
   }
 };
 
-// Grid: one cluster. Each warp sends its extent to every block, which is all they have to agree on:
-// no barrier of the block, and of the cluster only the one that says that all have started.
-// Registers hold x meanwhile. Roofline: latency.
+// Grid: one cluster, or one block without any. Each warp sends its extent to every block, which is
+// all they have to agree on: no barrier of the block, and of the cluster only the one that says
+// that all have started. Registers hold x meanwhile. Roofline: latency.
 template <typename Codes>
 __device__ __forceinline__ void quantize_in_cluster(const typename Codes::Params& params) {
   using T = typename Codes::Element;
@@ -56,13 +56,16 @@ __device__ __forceinline__ void quantize_in_cluster(const typename Codes::Params
   const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const auto num_items = static_cast<uint32_t>(params.num_elements) / (Codes::kUnits * kUnit);
   const uint32_t first = rank * blockDim.x + threadIdx.x, step = num_blocks * blockDim.x;
-  if (threadIdx.x == 0) {
-    init_barrier(received, 1);
-    publish_barriers();
-    arrive_and_expect(received,
-                      num_blocks * warps * Extents::kParts * static_cast<uint32_t>(sizeof(float)));
+  const bool alone = num_blocks == 1;  // then there is no cluster that could be sent to
+  if (!alone) {
+    if (threadIdx.x == 0) {
+      init_barrier(received, 1);
+      publish_barriers();
+      arrive_and_expect(
+          received, num_blocks * warps * Extents::kParts * static_cast<uint32_t>(sizeof(float)));
+    }
+    cluster_announce();
   }
-  cluster_announce();
   wait_for_previous_kernels();
   Unit<T> units[kItems][Codes::kUnits];
 #pragma unroll
@@ -82,14 +85,23 @@ __device__ __forceinline__ void quantize_in_cluster(const typename Codes::Params
     for (int u = 0; u < Codes::kUnits; ++u) extent.include(units[i][u]);
   }
   extent = warp_extent(extent);
-  cluster_wait();  // all blocks have started, their barriers are initialised
-  if (lane < num_blocks) {
-    const uint32_t index = rank * warps + warp;
-    send(shared_address(&extents.parts[0][index]), received, lane, extent.high);
-    if constexpr (has_zero<Format>)
-      send(shared_address(&extents.parts[Extents::kParts - 1][index]), received, lane, extent.low);
+  const uint32_t index = rank * warps + warp;
+  float* high = &extents.parts[0][index];
+  float* low = &extents.parts[Extents::kParts - 1][index];
+  if (alone) {
+    if (lane == 0) {
+      *high = extent.high;
+      if constexpr (has_zero<Format>) *low = extent.low;
+    }
+    __syncthreads();
+  } else {
+    cluster_wait();  // all blocks have started, their barriers are initialised
+    if (lane < num_blocks) {
+      send(shared_address(high), received, lane, extent.high);
+      if constexpr (has_zero<Format>) send(shared_address(low), received, lane, extent.low);
+    }
+    wait_for(received, 0);
   }
-  wait_for(received, 0);
   const typename Codes::Rule rule = Codes::rule_of(params, extents.extent_of(num_blocks * warps));
 #pragma unroll
   for (int i = 0; i < kItems; ++i) {
