@@ -63,7 +63,6 @@ Status quantize_flat_on_sm90a(const Call& call, cuda::Kernel& cluster, cuda::Ker
   const int64_t num_elements = params.num_rows * params.num_columns;
   FlatPlan plan = flat_plan(*device, num_elements, units_an_item);
   if (!plan.found || !contiguous) return AC4K_OK;
-  *done = true;
   const FlatParams<Params> flat{
       .quantize = params,
       .num_elements = num_elements,
@@ -78,8 +77,12 @@ Status quantize_flat_on_sm90a(const Call& call, cuda::Kernel& cluster, cuda::Ker
     AC4K_TRY(launch_1d(start, call, 1, 32, begin));
     plan.config.dependent = true;  // on a kernel of our own: whatever the user chose
   }
-  return cuda::launch(plan.in_cluster ? cluster : grid, plan.config, call.device.device_id,
-                      call.stream, flat);
+  status = cuda::launch(plan.in_cluster ? cluster : grid, plan.config, call.device.device_id,
+                        call.stream, flat);
+  // Where a process may use only some of the SMs: other kernels write what `start` has written.
+  if (status == AC4K_UNSUPPORTED && plan.config.cooperative) return AC4K_OK;
+  *done = true;
+  return status;
 }
 
 }  // namespace ac4k

@@ -40,6 +40,7 @@ namespace fs = std::filesystem;
 AC4K_SAME(CUDA_SUCCESS);
 AC4K_SAME(CUDA_ERROR_INVALID_VALUE);
 AC4K_SAME(CUDA_ERROR_OUT_OF_MEMORY);
+AC4K_SAME(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
 AC4K_SAME(CUDA_ERROR_NO_DEVICE);
 AC4K_SAME(CUDA_ERROR_INVALID_DEVICE);
 AC4K_SAME(CUDA_ERROR_INVALID_CONTEXT);
@@ -395,6 +396,9 @@ TEST_F(FakeDriver, BadLaunchesAreRefused) {
     EXPECT_EQ(cu::launch(static_kernel, {}, 0, nullptr, Params{}), AC4K_OUT_OF_MEMORY);
     said("CUDA_ERROR_OUT_OF_MEMORY (what the driver says): during cuLaunchKernelEx");
     said("common/fake:scale");
+    fake.launch_result = 720;
+    EXPECT_EQ(cu::launch(static_kernel, {.cooperative = true}, 0, nullptr, Params{}),
+              AC4K_UNSUPPORTED);
     EXPECT_EQ(cu::launch(missing_kernel, {}, 0, nullptr, Params{}), AC4K_RUNTIME_ERROR);
     said("CUDA_ERROR_NOT_FOUND (what the driver says): during cuLibraryGetKernel: kernel missing");
   });

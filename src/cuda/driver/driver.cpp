@@ -73,7 +73,9 @@ Status require_driver(const Driver** out) {
 Status check(const Driver& api, CUresult result, const char* function) {
   if (result == CUDA_SUCCESS) [[likely]]
     return AC4K_OK;
-  const Status code = result == CUDA_ERROR_OUT_OF_MEMORY ? AC4K_OUT_OF_MEMORY : AC4K_RUNTIME_ERROR;
+  const Status code = result == CUDA_ERROR_OUT_OF_MEMORY                  ? AC4K_OUT_OF_MEMORY
+                      : result == CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE ? AC4K_UNSUPPORTED
+                                                                          : AC4K_RUNTIME_ERROR;
   return fail(code, describe(api, result), ": during ", function);
 }
 

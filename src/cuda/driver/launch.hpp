@@ -23,7 +23,8 @@ struct LaunchConfig {
   // Programmatic dependent launch: may start before the kernel in front of it has ended, and waits
   // for its results itself (griddepcontrol.wait).
   bool dependent = false;
-  // All blocks run at once, so that they may wait for each other, or the launch fails.
+  // All blocks run at once, so that they may wait for each other, or the launch fails: with
+  // AC4K_UNSUPPORTED where they do not fit on the SMs that this process may use.
   bool cooperative = false;
 };
 
