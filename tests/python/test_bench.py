@@ -9,12 +9,14 @@ import re
 import pytest
 
 import ac4k
+from ac4k._formats import FORMATS
 from ac4k._signature import dim_names, parse_dim, shape_of
 from ac4k.bench import case as case_module
 from ac4k.bench import llama_cpp
 from ac4k.bench.arrays import DTYPES, NumpyArrays, arrays_on, dtype_named
 from ac4k.bench.case import Case, all_cases, case_of, cases_named
-from ac4k.bench.check import check
+from ac4k.bench.cases.gguf import WEIGHT_FORMATS
+from ac4k.bench.check import check, largest_ratio
 from ac4k.bench.command import parse_shape
 from ac4k.bench.engine import Candidate, measure, set_count
 from ac4k.bench.inputs import make_arguments, op_named
@@ -23,6 +25,7 @@ from ac4k.bench.report import print_configs
 from ac4k.bench.roofline import stream_sizes
 from ac4k.bench.runner import rows_of, run_row
 from ac4k.bench.settings import Settings
+from ac4k.bench.weights import gguf_blocks, packed_gguf, packed_w4
 from ac4k.cli import main
 
 QUICK = Settings(device="cpu", quick=True, peers=("eager",))
@@ -249,6 +252,49 @@ def test_an_unwritten_output_is_noticed(monkeypatch):
     arrays = arrays_on("cpu")
     arguments = make_arguments(op, {"...": (7,)}, DTYPES["f32"], arrays)
     assert check(op, None, arguments, arrays, DTYPES["f32"]).error == math.inf
+
+
+def test_sums_that_cancel_are_right_and_a_wrong_one_is_not():
+    """As a GPU's product is compared with the CPU's."""
+    torch = pytest.importorskip("torch")
+    kind, arrays = DTYPES["bf16"], arrays_on("cpu")
+    w = packed_gguf("q4_0", 512, 4096, arrays)
+    x = arrays.random((64, 4096), kind, 3)
+    got = ac4k.quant_linear(x, w, N=512, fmt="q4_0")
+    dense = ac4k.dequantize(ac4k.unpack_weight(w, 512, 4096, fmt="q4_0"), "q4_0")
+    want = (x.double() @ dense.double().T).to(torch.bfloat16)
+    assert largest_ratio(got, want, kind, 4.0, product=True) < 1
+    assert largest_ratio(got, want, kind, 4.0, product=False) > 1  # relative to sums that cancel
+    rms = want.double().square().mean().sqrt()
+    for size in (0.0, 0.5, 1.0):  # of the element that is wrong
+        place = (want.double().abs() - size * rms).abs().argmin()
+        wrong = want.clone()
+        wrong.view(-1)[place] += 0.05 * rms
+        assert largest_ratio(wrong, want, kind, 4.0, product=True) > 1
+    missing = want.clone()
+    missing[3, 5] = math.nan
+    assert largest_ratio(missing, want, kind, 4.0, product=True) == math.inf
+
+
+@pytest.mark.parametrize("arrays", [NumpyArrays(), arrays_on("cpu")], ids=["numpy", "torch"])
+def test_weights_are_like_those_of_a_model(arrays):
+    for fmt in WEIGHT_FORMATS:
+        values = FORMATS[fmt].block_values
+        columns = 160 if values == 32 else 2 * max(values, 64)
+        packed = packed_gguf(fmt, 128, columns, arrays)
+        blocks = ac4k.unpack_weight(packed, 128, columns, fmt=fmt)
+        assert bool((ac4k.pack_weight(blocks, 128, columns, fmt=fmt) == packed).all())
+        drawn = gguf_blocks(fmt, tuple(blocks.shape), arrays)
+        for each in (blocks, drawn):
+            assert float(ac4k.dequantize(each, fmt).std()) == pytest.approx(1.0, rel=0.1)
+    for layout in ("g32", "g64", "g128", "g32z", "g64z", "g128z"):
+        packed = packed_w4(layout, DTYPES["f16"], 128, 256, arrays)
+        groups = 256 // int(layout.strip("gz"))
+        q, scales, zeros = ac4k.w4a16_unpack_weight(packed, 128, 256, groups, layout=layout)
+        counts = [int((q == code).sum()) for code in range(16)]
+        assert min(counts) > 0.8 * 128 * 16  # each code as often as the others
+        assert 1.5 < float(scales.max() / scales.min()) <= 2
+        assert (float(zeros.min()), float(zeros.max())) == ((0, 15) if "z" in layout else (8, 8))
 
 
 def test_command_writes_json(tmp_path, capsys):

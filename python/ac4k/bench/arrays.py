@@ -63,6 +63,14 @@ class Arrays(ABC):
     def copy(self, array: Any) -> Any: ...
 
     @abstractmethod
+    def on_cpu(self) -> Arrays:
+        """Those of the same framework that make arrays on the CPU."""
+
+    @abstractmethod
+    def placed(self, array: Any) -> Any:
+        """An array of on_cpu() on this device."""
+
+    @abstractmethod
     def to_float64(self, array: Any) -> Any:
         """A NumPy array; integers stay integers."""
 
@@ -99,6 +107,12 @@ class TorchArrays(Arrays):
     def copy(self, array: Any) -> Any:
         return array.clone()
 
+    def on_cpu(self) -> Arrays:
+        return TorchArrays("cpu")
+
+    def placed(self, array: Any) -> Any:
+        return array.to(self.device)
+
     def to_float64(self, array: Any) -> Any:
         return (array.double() if array.is_floating_point() else array).cpu().numpy()
 
@@ -134,6 +148,12 @@ class NumpyArrays(Arrays):
 
     def copy(self, array: Any) -> Any:
         return array.copy()
+
+    def on_cpu(self) -> Arrays:
+        return self
+
+    def placed(self, array: Any) -> Any:
+        return array
 
     def to_float64(self, array: Any) -> Any:
         return array if array.dtype.kind in "iub" else array.astype(self._numpy.float64)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .._signature import value_of
 from .inputs import Arguments, Sizes, make_arguments
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class Case:
     compile: bool = True  # False: Inductor would only call torch_fn's library
     # Tensors that cannot be random (indices, tables) and optional ones to pass, by name.
     given: Callable[[Sizes, Arrays], Mapping[str, Any]] | None = None
+    # Quantised weights by name, from a dtype and the op's choices, which name a format, too.
+    weights: Callable[[Sizes, DType, Mapping[str, Any], Arrays], Mapping[str, Any]] | None = None
     # Bytes read and written, where they are not those of the inputs and outputs.
     traffic: Callable[[Arguments], tuple[int, int]] | None = None
     # Products with weights: which size of a shape is the number of tokens (the others are the
@@ -145,7 +148,13 @@ def arguments_of(
     seed: int = 0,
 ) -> Arguments:
     """As make_arguments, with what the case gives."""
-    given = case.given(sizes, arrays) if case is not None and case.given is not None else None
+    given: dict[str, Any] = {}
+    if case is not None and case.given is not None:
+        given |= case.given(sizes, arrays)
+    if case is not None and case.weights is not None:
+        names = [param["name"] for param in op["params"] if param["kind"] == "choice"]
+        choices = {name: value_of(op, name, options or {}) for name in names}
+        given |= case.weights(sizes, dtype, choices, arrays)
     return make_arguments(op, sizes, dtype, arrays, options=options, given=given, seed=seed)
 
 

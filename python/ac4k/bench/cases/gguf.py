@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import ac4k
 
 from ..._formats import FORMATS
-from ..arrays import Arrays, DType
+from ..arrays import Arrays, DType, arrays_on
 from ..case import Case, Shape
 from ..engine import set_count
 from ..inputs import Sizes
 from ..settings import Settings
+from ..weights import gguf_blocks, packed_gguf
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,13 +35,16 @@ def _linear_sizes(shape: Shape) -> Sizes:
     return {"...": (tokens,), "N": rows, "K": columns}
 
 
-def _weight(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
-    """Any bytes are weights; these have finite scales, none of them denormal."""
+def _weight(
+    sizes: Sizes, dtype: DType, choices: Mapping[str, Any], arrays: Arrays
+) -> Mapping[str, Any]:
+    return {"weight": packed_gguf(choices["fmt"], size_of(sizes, "N"), size_of(sizes, "K"), arrays)}
 
-    def small_bytes(shape: tuple[int, ...], dtype: DType) -> Any:
-        return arrays.random(shape, dtype, 1) & 0x3F | 0x20
 
-    return {"weight": small_bytes}
+def size_of(sizes: Sizes, name: str) -> int:
+    size = sizes[name]
+    assert isinstance(size, int)
+    return size
 
 
 @lru_cache(maxsize=1)
@@ -63,13 +67,10 @@ def _dense_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, **optio
 @lru_cache(maxsize=1)
 def _block_weights(fmt: str, rows: int, columns: int, device: Any) -> Iterator[Tensor]:
     """The same as GGUF blocks."""
-    import torch
-
     values, size = FORMATS[fmt]
-    shape = (rows, columns // values, size)
-    count = min(64, set_count(math.prod(shape), Settings(device=device.type).rotation_bytes))
-    blocks = torch.randint(0x20, 0x40, (count, *shape), device=device, dtype=torch.uint8)
-    return cycle(blocks.unbind())
+    blocks = gguf_blocks(fmt, (rows, columns // values, size), arrays_on(device.type))
+    count = min(64, set_count(blocks.nbytes, Settings(device=device.type).rotation_bytes))
+    return cycle([blocks.clone() for _ in range(count)])
 
 
 def _dequantize_linear(x: Tensor, weight: Tensor, bias: Any = None, **options: Any) -> Tensor:
@@ -98,7 +99,7 @@ _LINEAR = Case(
     cpu_torch_name="dense",
     torch_peers={"dequantise": _dequantize_linear},
     flops=lambda shape: 2.0 * math.prod(shape),
-    given=_weight,
+    weights=_weight,
     compile=False,
     tokens_at=0,
 )
@@ -124,11 +125,14 @@ def _product_sizes(shape: Shape) -> Sizes:
     return {"M": rows, "N": tokens, "K": columns}
 
 
-def _blocks(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
-    def small_bytes(shape: tuple[int, ...], dtype: DType) -> Any:
-        return arrays.random(shape, dtype, shape[-1]) & 0x3F | 0x20
+def _blocks(fmt: str) -> Callable[[Sizes, Arrays], Mapping[str, Any]]:
+    def given(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
+        return {
+            "weight_q": lambda shape, dtype: gguf_blocks(fmt, shape, arrays),
+            "activation_q": lambda shape, dtype: gguf_blocks("q8_1", shape, arrays, seed=2),
+        }
 
-    return {"weight_q": small_bytes, "activation_q": small_bytes}
+    return given
 
 
 def _dequantize_product(fmt: Any) -> Callable[..., Any]:
@@ -150,7 +154,7 @@ _BLOCK_PRODUCTS = tuple(
         sizes=_product_sizes,
         shape_text="MxNxK",
         flops=lambda shape: 2.0 * math.prod(shape),
-        given=_blocks,
+        given=_blocks(fmt),
         compile=False,
         torch_peers={"dequantise": _dequantize_product(fmt)},
         tokens_at=1,

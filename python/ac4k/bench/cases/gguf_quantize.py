@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..._formats import FORMATS
 from ..case import Case, Shape
 from ..inputs import Sizes
+from ..weights import gguf_blocks
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..arrays import Arrays
+    from ..arrays import Arrays, DType
 
 # Weights of an 8B model.
 _SHAPES = ((4096, 4096), (4096, 14336))
@@ -176,12 +178,19 @@ def _torch_dequantize(q: Tensor, fmt: str, dtype: str) -> Any:
 # ---- The cases ------------------------------------------------------------------------------
 
 
-def _finite_scales(_: Sizes, arrays: Arrays) -> dict[str, Any]:
-    """Bytes below 64: every half among them is finite."""
-    return {"q": lambda shape, kind: arrays.random(shape, kind, 1) & 63}
+def _blocks(fmt: str | None) -> Any:
+    """Of this format, or of the one that the option `fmt` names."""
+
+    def blocks(
+        sizes: Sizes, dtype: DType, choices: Mapping[str, Any], arrays: Arrays
+    ) -> Mapping[str, Any]:
+        chosen = fmt or choices["fmt"]
+        return {"q": lambda shape, kind: gguf_blocks(chosen, shape, arrays)}
+
+    return blocks
 
 
-def _case(op: str, torch_fn: Any, *variants: dict[str, Any]) -> Case:
+def _case(op: str, torch_fn: Any, *variants: dict[str, Any], weights: Any = None) -> Case:
     return Case(
         op=op,
         shapes=_SHAPES,
@@ -194,7 +203,7 @@ def _case(op: str, torch_fn: Any, *variants: dict[str, Any]) -> Case:
         torch_fn=torch_fn,
         torch_is_reference=False,
         compile=torch_fn is not None,
-        given=_finite_scales if op.startswith("dequantize") else None,
+        weights=weights,
     )
 
 
@@ -208,11 +217,15 @@ def _dequantizer(fmt: str) -> Any:
 
 CASES = (
     *(_case(f"quantize_{fmt}", _quantizer(fmt)) for fmt in _NAMED),
-    *(_case(f"dequantize_{fmt}", _dequantizer(fmt), {"dtype": "bfloat16"}) for fmt in _NAMED),
+    *(
+        _case(f"dequantize_{fmt}", _dequantizer(fmt), {"dtype": "bfloat16"}, weights=_blocks(fmt))
+        for fmt in _NAMED
+    ),
     _case("quantize", None, *({"fmt": fmt} for fmt in FORMATS)),
     _case(
         "dequantize",
         _torch_dequantize,
         *({"fmt": fmt, "dtype": "bfloat16"} for fmt in FORMATS),
+        weights=_blocks(None),
     ),
 )

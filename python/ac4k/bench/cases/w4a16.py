@@ -13,7 +13,8 @@ from ..case import Case, Configs, Shape
 from ..engine import set_count
 from ..inputs import Sizes
 from ..settings import Settings
-from .gguf import dense_weights
+from ..weights import packed_w4, w4_group
+from .gguf import dense_weights, size_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,13 +28,11 @@ def _sizes(shape: Shape) -> Sizes:
     return {"...": (tokens,), "N": rows, "K": columns}
 
 
-def _weight(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
-    """Any bytes are weights; these have finite scales, none of them denormal."""
-
-    def small_bytes(shape: tuple[int, ...], dtype: DType) -> Any:
-        return arrays.random(shape, dtype, 1) & 0x3F | 0x20
-
-    return {"packed": small_bytes}
+def _weight(
+    sizes: Sizes, dtype: DType, choices: Mapping[str, Any], arrays: Arrays
+) -> Mapping[str, Any]:
+    rows, columns = size_of(sizes, "N"), size_of(sizes, "K")
+    return {"packed": packed_w4(choices["layout"], dtype, rows, columns, arrays)}
 
 
 def _dense_linear(x: Tensor, packed: Tensor, **options: Any) -> Tensor:
@@ -66,7 +65,7 @@ def _tinygemm(x: Tensor, packed: Tensor, **options: Any) -> Tensor:
     """PyTorch's own product with 4-bit weights; on a GPU it has bfloat16 only."""
     import torch
 
-    group = _group_of(options)
+    group = w4_group(options["layout"])
     weight, scales = next(_tinygemm_weights(options["N"], x.shape[-1], group, x.dtype, x.device))
     cpu = x.device.type == "cpu"
     aten = torch.ops.aten
@@ -75,17 +74,13 @@ def _tinygemm(x: Tensor, packed: Tensor, **options: Any) -> Tensor:
     return result
 
 
-def _group_of(options: Mapping[str, Any]) -> int:
-    return int(options["layout"].removeprefix("g").removesuffix("z"))
-
-
 def _configs(shape: Shape, dtype: DType, options: Mapping[str, Any], device: str) -> Configs:
     import ac4k
 
     quant: Any = "group_zeros" if options["layout"].endswith("z") else "group"
     runner = ac4k.W4A16Runner(dtype.torch, quant, device)
     tokens, rows, columns = shape
-    best = runner.best_config(tokens, rows, columns, _group_of(options))
+    best = runner.best_config(tokens, rows, columns, w4_group(options["layout"]))
     return Configs(runner.configs(tokens, rows, columns), best)
 
 
@@ -104,7 +99,7 @@ _GEMM = Case(
     cpu_torch_name="dense",
     torch_peers={"tinygemm": _tinygemm},
     flops=lambda shape: 2.0 * math.prod(shape),
-    given=_weight,
+    weights=_weight,
     compile=False,
     tokens_at=0,
     configs=_configs,
@@ -134,9 +129,13 @@ _PACKING = tuple(
         shape_text="NxK",
         variants=({"layout": "g128"},),
         given=given,
+        weights=weights,
         compile=False,
     )
-    for op, given in (("w4a16_pack_weight", _codes), ("w4a16_unpack_weight", _weight))
+    for op, given, weights in (
+        ("w4a16_pack_weight", _codes, None),
+        ("w4a16_unpack_weight", None, _weight),
+    )
 )
 
 CASES = (_GEMM, *_PACKING)
