@@ -163,6 +163,15 @@ AC4K_API const char* ac4k_jit_list_json(void);
 /* Empties the kernel cache; `num_removed` may be NULL. */
 AC4K_API ac4k_status ac4k_jit_clear(int64_t* num_removed);
 
+/* ---- Products with packed weights --------------------------------------------------------- */
+
+/* The kernels that the op `quant_linear` can be told to use by its argument `config`, for `tokens`
+ * rows of x and weights [N, K] of the format `fmt` ("q4_0" and so on) on a device: their names by
+ * number, as a JSON array. The first, "auto", leaves the choice to the library; a CPU has no other.
+ * Valid until this thread's next call. */
+AC4K_API ac4k_status ac4k_quant_linear_configs(const char* fmt, DLDevice device, int64_t tokens,
+                                               int64_t N, int64_t K, const char** names_json);
+
 /* ---- GGUF files -------------------------------------------------------------------------- */
 
 #define AC4K_GGUF_MAX_DIMS 4

@@ -452,15 +452,15 @@ static inline ac4k_status ac4k_qk_norm_rope_3d(const DLTensor* q, const DLTensor
  * ceil(N/64), K/256, 5376 | ceil(N/64), K/256, 7040 | ceil(N/64), K/256, 9216 | ceil(N/64), K/256,
  * 11264 | ceil(N/64), K/256, 13440 | ceil(N/64), ceil(K/64), 2304 | ceil(N/64), K/256, 8704 |
  * ceil(N/64), ceil(K/64), 2176 | ceil(N/64), K/64, 2304], bias: T[N]? = None, *, N: int, fmt:
- * {q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4}) ->
- * T[..., N] */
+ * {q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4},
+ * config: int = 0) -> T[..., N] */
 static inline ac4k_status ac4k_quant_linear(const DLTensor* x, const DLTensor* weight,
                                             const DLTensor* bias, int64_t N, const char* fmt,
-                                            const DLTensor* out, void* stream) {
+                                            int64_t config, const DLTensor* out, void* stream) {
   const ac4k_arg args[] = {ac4k_tensor_arg(x), ac4k_tensor_arg(weight), ac4k_tensor_arg(bias),
-                           ac4k_int_arg(N), ac4k_choice_arg(fmt)};
+                           ac4k_int_arg(N),    ac4k_choice_arg(fmt),    ac4k_int_arg(config)};
   const DLTensor* const outputs[] = {out};
-  return ac4k_call(ac4k_find_op("quant_linear"), args, 5, outputs, 1, stream);
+  return ac4k_call(ac4k_find_op("quant_linear"), args, 6, outputs, 1, stream);
 }
 
 /* Quantise rows to GGUF blocks of a format: the bytes of a GGUF file. quantize(x: T[..., K]

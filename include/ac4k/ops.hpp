@@ -334,13 +334,13 @@ inline void qk_norm_rope_3d(const TensorView& q, const TensorView& k, const Tens
 // ceil(N/64), K/256, 5376 | ceil(N/64), K/256, 7040 | ceil(N/64), K/256, 9216 | ceil(N/64), K/256,
 // 11264 | ceil(N/64), K/256, 13440 | ceil(N/64), ceil(K/64), 2304 | ceil(N/64), K/256, 8704 |
 // ceil(N/64), ceil(K/64), 2176 | ceil(N/64), K/64, 2304], bias: T[N]? = None, *, N: int, fmt:
-// {q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4}) ->
-// T[..., N]
+// {q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, iq4_nl, iq4_xs, mxfp4, nvfp4},
+// config: int = 0) -> T[..., N]
 inline void quant_linear(const TensorView& x, const TensorView& weight,
                          const std::optional<TensorView>& bias, int64_t N, const char* fmt,
-                         const TensorView& out, void* stream = nullptr) {
-  check(ac4k_quant_linear(x.get(), weight.get(), bias ? bias->get() : nullptr, N, fmt, out.get(),
-                          stream));
+                         const TensorView& out, int64_t config = 0, void* stream = nullptr) {
+  check(ac4k_quant_linear(x.get(), weight.get(), bias ? bias->get() : nullptr, N, fmt, config,
+                          out.get(), stream));
 }
 
 // Quantise rows to GGUF blocks of a format: the bytes of a GGUF file. quantize(x: T[..., K]

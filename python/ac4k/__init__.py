@@ -30,7 +30,7 @@ from ac4k.settings import (
 
 if TYPE_CHECKING:
     from ac4k import bench, gguf, jit, nn, reference
-    from ac4k.packed_linear import linear, pack, unpack
+    from ac4k.packed_linear import linear, pack, quant_linear_configs, unpack
     from ac4k.profiling import profile
     from ac4k.quant_tensor import QuantTensor
     from ac4k.rope_tables import rope_3d_table, rope_table
@@ -65,6 +65,7 @@ __all__ = [
     "op_table",
     "pack",
     "profile",
+    "quant_linear_configs",
     "reference",
     "rope_3d_table",
     "rope_table",
@@ -96,6 +97,7 @@ _LAZY = {
     "QuantTensor": ("ac4k.quant_tensor", "QuantTensor"),
     "linear": ("ac4k.packed_linear", "linear"),
     "pack": ("ac4k.packed_linear", "pack"),
+    "quant_linear_configs": ("ac4k.packed_linear", "quant_linear_configs"),
     "unpack": ("ac4k.packed_linear", "unpack"),
     "rope_3d_table": ("ac4k.rope_tables", "rope_3d_table"),
     "rope_table": ("ac4k.rope_tables", "rope_table"),

@@ -34,6 +34,9 @@ FORMATS: Final[dict[str, BlockFormat]] = {
     "nvfp4": BlockFormat(64, 36),
 }
 
+# Those that weights have; the other is for activations.
+WEIGHT_FORMATS: Final = tuple(name for name in FORMATS if name != "q8_1")
+
 # What GGUF files may hold besides: read, moved and written as they are, never computed with.
 STORED_FORMATS: Final[dict[str, BlockFormat]] = {
     "q8_k": BlockFormat(256, 292),

@@ -307,7 +307,13 @@ def dequantize(blocks: Bytes, fmt: str) -> Float64:
 
 
 def quant_linear(
-    x: Float64, weight: Bytes, bias: Float64 | None = None, *, N: int, fmt: str
+    x: Float64,
+    weight: Bytes,
+    bias: Float64 | None = None,
+    *,
+    N: int,
+    fmt: str,
+    config: int = 0,
 ) -> tuple[Float64, Float64, Float64]:
     """The product, what its sums round relative to, and what else it may be off by."""
     K = x.shape[-1]

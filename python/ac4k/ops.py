@@ -1214,13 +1214,15 @@ def quant_linear(
         "mxfp4",
         "nvfp4",
     ],
+    config: int = 0,
     out: Array | None = None,
 ) -> Array:
     """Linear layer with packed block-quantised weights; see `linear`.
 
     out = x W^T + bias with the values W [N, K] of the blocks that `pack_weight` was given.
     Activations are not quantised: as exact as the product of 16-bit numbers with sums in
-    float32, rounded once.
+    float32, rounded once. config chooses a kernel as `quant_linear_configs` numbers them; 0
+    leaves it to the library.
 
     x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous
     weight: [ceil(N/64), ceil(K/64), 2304] (q4_0), [ceil(N/64), ceil(K/64), 2560] (q4_1),
@@ -1241,9 +1243,9 @@ def quant_linear(
     [[-128.0, -128.0]]
     """
     if _is_tracing():
-        traced: Array = _route("quant_linear", (x, weight, bias, N, fmt), out)
+        traced: Array = _route("quant_linear", (x, weight, bias, N, fmt, config), out)
         return traced
-    return _C.quant_linear(x, weight, bias, N, fmt, out)
+    return _C.quant_linear(x, weight, bias, N, fmt, config, out)
 
 
 def quantize(

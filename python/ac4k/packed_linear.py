@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from ac4k import ops
+from ac4k import _native, ops
 from ac4k._w4_format import w4_format
 from ac4k.quant_tensor import QuantTensor, block_format
+
+_DEVICES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
 
 
 def pack(w_q: Any, fmt: str | None = None) -> QuantTensor:
@@ -101,6 +104,29 @@ def linear(x: Any, w: QuantTensor, bias: Any = None, out: Any = None) -> Any:
     weight = w.raw.reshape(-(-rows // 64), *packed_block_shape(w.format, columns))
     fmt: Any = w.format
     return ops.quant_linear(x, weight, bias, N=rows, fmt=fmt, **options)
+
+
+def quant_linear_configs(fmt: str, tokens: int, N: int, K: int, device: Any = "cpu") -> list[str]:
+    """Names of the kernels that `quant_linear` can be told to use by its argument `config`.
+
+    fmt: of the weights [N, K], "q4_0" and so on. device: "cpu", "cuda" or "cuda:1".
+
+    The place of a name is the config's number; the first, "auto", leaves the choice to the library.
+
+    >>> ac4k.quant_linear_configs("q4_0", 1, 4096, 4096)
+    ['auto']
+    """
+    place = device_numbers("quant_linear_configs", device)
+    names: list[str] = json.loads(_native.C.quant_linear_configs(fmt, *place, tokens, N, K))
+    return names
+
+
+def device_numbers(op: str, device: Any) -> tuple[int, int]:
+    """DLPack's number of a kind of device, and which of them."""
+    kind, _, number = str(device).partition(":")
+    if kind not in _DEVICES or not (number or "0").isdigit():
+        raise ValueError(f"{op}: argument 'device': expected cpu, cuda or cuda:1, got {device!r}")
+    return _DEVICES[kind], int(number or 0)
 
 
 def packed_block_shape(fmt: str, columns: int) -> tuple[int, int]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple
 
 from ac4k import _native
+from ac4k.packed_linear import device_numbers
 from ac4k.quant_tensor import QuantTensor
 from ac4k.w4a16 import Activation, split_packed, w4_of, w4a16_linear
 
 Quant = Literal["per_channel", "group", "group_zeros"]
 
 _QUANTS: tuple[Quant, ...] = ("per_channel", "group", "group_zeros")
-_DEVICES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
 
 
 class Tuned(NamedTuple):
@@ -46,15 +46,9 @@ class W4A16Runner:
             raise ValueError(
                 f"W4A16Runner: argument 'quant': expected {', '.join(_QUANTS)}, got {quant!r}"
             )
-        kind, _, number = str(device).partition(":")
-        if kind not in _DEVICES or not (number or "0").isdigit():
-            raise ValueError(
-                f"W4A16Runner: argument 'device': expected cpu, cuda or cuda:1, got {device!r}"
-            )
-        self.dtype, self.quant, self.device = name, quant, f"{kind}:{number}" if number else kind
-        self._handle = _native.C.w4a16_runner(
-            name == "bfloat16", _QUANTS.index(quant), _DEVICES[kind], int(number or 0)
-        )
+        place = device_numbers("W4A16Runner", device)
+        self.dtype, self.quant, self.device = name, quant, str(device).removesuffix(":")
+        self._handle = _native.C.w4a16_runner(name == "bfloat16", _QUANTS.index(quant), *place)
 
     def workspace_size(self, M: int, N: int, K: int) -> int:
         """Bytes that a product needs besides its tensors."""

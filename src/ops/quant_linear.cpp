@@ -9,7 +9,7 @@
 namespace ac4k {
 namespace {
 
-constexpr int kX = 0, kWeight = 1, kBias = 2, kFormat = 4;
+constexpr int kX = 0, kWeight = 1, kBias = 2, kFormat = 4, kConfig = 5;
 constexpr int kK = 0, kN = 1;  // dims in the order the signature names them
 
 WeightFormat format_of(const Call& call) {
@@ -17,10 +17,18 @@ WeightFormat format_of(const Call& call) {
 }
 
 Status check(const Call& call) {
-  return check_block_multiple(call, "x", format_of(call), call.dim(kK));
+  AC4K_TRY(check_block_multiple(call, "x", format_of(call), call.dim(kK)));
+  if (call.integer(kConfig) >= 0) return AC4K_OK;
+  return fail(AC4K_INVALID_VALUE, call.op.signature.name,
+              ": argument 'config': expected 0 or a number of quant_linear_configs, got ",
+              call.integer(kConfig));
 }
 
 Status run_cpu(const Call& call) {
+  if (call.integer(kConfig) != 0) {
+    return fail(AC4K_INVALID_VALUE, call.op.signature.name,
+                ": argument 'config': expected 0 on the CPU, got ", call.integer(kConfig));
+  }
   const RowView x(call.tensor(kX));
   return cpu::linear({.op = "quant_linear",
                       .format = format_of(call),
@@ -41,17 +49,20 @@ Status run_cuda(const Call& call) {
                                .K = call.dim(kK),
                                .weight = data_of(call.tensor(kWeight)),
                                .bias = call.has(kBias) ? data_of(call.tensor(kBias)) : nullptr,
-                               .out = data_of(call.output())});
+                               .out = data_of(call.output()),
+                               .config = call.integer(kConfig)});
 }
 
 const RegisterOp kOp{{
     .signature = "quant_linear(x: T[..., K] row_strided, weight: u8[" AC4K_PACKED_SHAPE "],"
-                 " bias: T[N]? = None, *, N: int, fmt: " AC4K_FORMAT_CHOICE ") -> T[..., N]",
+                 " bias: T[N]? = None, *, N: int, fmt: " AC4K_FORMAT_CHOICE
+                 ", config: int = 0) -> T[..., N]",
     .types = "T: f32 f16 bf16",
     .doc = "Linear layer with packed block-quantised weights; see `linear`.",
     .formula = "out = x W^T + bias with the values W [N, K] of the blocks that `pack_weight` was"
                " given. Activations are not quantised: as exact as the product of 16-bit numbers"
-               " with sums in float32, rounded once.",
+               " with sums in float32, rounded once. config chooses a kernel as"
+               " `quant_linear_configs` numbers them; 0 leaves it to the library.",
     .example =
         ">>> import numpy as np\n"
         ">>> q = np.zeros((2, 1, 18), np.uint8)\n"

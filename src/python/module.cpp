@@ -100,6 +100,18 @@ PyObject* jit_clear(PyObject*, PyObject*) {
   return status == AC4K_OK ? PyLong_FromLongLong(num_removed) : raise_status(status);
 }
 
+PyObject* quant_linear_configs(PyObject*, PyObject* args) {
+  const char *fmt = nullptr, *names = nullptr;
+  int device_type = 0, device_id = 0;
+  long long tokens = 0, N = 0, K = 0;
+  if (!PyArg_ParseTuple(args, "siiLLL", &fmt, &device_type, &device_id, &tokens, &N, &K)) {
+    return nullptr;
+  }
+  const ac4k_status status = ac4k_quant_linear_configs(
+      fmt, {static_cast<DLDeviceType>(device_type), device_id}, tokens, N, K, &names);
+  return status == AC4K_OK ? PyUnicode_FromString(names) : raise_status(status);
+}
+
 PyObject* synchronize(PyObject*, PyObject* args) {
   int device = 0;
   if (!PyArg_ParseTuple(args, "i", &device)) return nullptr;
@@ -187,6 +199,7 @@ PyMethodDef methods[] = {
     {"kernel_launch", kernel_launch, METH_VARARGS, nullptr},
     {"describe", describe, METH_O, nullptr},
     {"gguf_open", gguf_open, METH_O, nullptr},
+    {"quant_linear_configs", quant_linear_configs, METH_VARARGS, nullptr},
     {"w4a16_runner", w4a16_runner, METH_VARARGS, nullptr},
     {"w4a16_configs", w4a16_configs, METH_VARARGS, nullptr},
     {"w4a16_best_config", w4a16_best_config, METH_VARARGS, nullptr},

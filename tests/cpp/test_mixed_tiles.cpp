@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "ac4k/ac4k.h"
 #include "core/weight_formats.hpp"
 #include "ops/mixed_tiles.hpp"
 
@@ -79,6 +80,18 @@ TEST(MixedTiles, APartOfABoxIsLeftToTheOthers) {
   for (const MixedTile& tile : mixed_tiles(shape_of(WeightFormat::q4_0, 1, 64, 96))) {
     EXPECT_FALSE(tile.few) << name_of(tile);
   }
+}
+
+TEST(MixedTiles, NamesOfConfigsInC) {
+  const char* names = nullptr;
+  const DLDevice cpu{kDLCPU, 0};
+  EXPECT_EQ(ac4k_quant_linear_configs("q4_k", cpu, 1, 64, 256, &names), AC4K_OK);
+  EXPECT_STREQ(names, "[\"auto\"]");
+  EXPECT_EQ(ac4k_quant_linear_configs("q4_k", cpu, 1, 64, 256, nullptr), AC4K_INVALID_VALUE);
+  EXPECT_EQ(ac4k_quant_linear_configs(nullptr, cpu, 1, 64, 256, &names), AC4K_INVALID_VALUE);
+  EXPECT_EQ(ac4k_quant_linear_configs("w4_g32_f16", cpu, 1, 64, 256, &names), AC4K_INVALID_VALUE);
+  EXPECT_EQ(ac4k_quant_linear_configs("q4_k", cpu, 1, 64, 255, &names), AC4K_INVALID_VALUE);
+  EXPECT_EQ(ac4k_quant_linear_configs("q4_k", {kDLMetal, 0}, 1, 64, 256, &names), AC4K_UNSUPPORTED);
 }
 
 }  // namespace

@@ -5,17 +5,18 @@ import itertools
 import json
 import math
 import re
+import time
+from dataclasses import replace
 
 import pytest
 
 import ac4k
-from ac4k._formats import FORMATS
+from ac4k._formats import FORMATS, WEIGHT_FORMATS
 from ac4k._signature import dim_names, parse_dim, shape_of
 from ac4k.bench import case as case_module
 from ac4k.bench import llama_cpp
 from ac4k.bench.arrays import DTYPES, NumpyArrays, arrays_on, dtype_named
-from ac4k.bench.case import Case, all_cases, case_of, cases_named
-from ac4k.bench.cases.gguf import WEIGHT_FORMATS
+from ac4k.bench.case import Case, Configs, all_cases, case_of, cases_named
 from ac4k.bench.check import check, largest_ratio
 from ac4k.bench.command import parse_shape
 from ac4k.bench.engine import Candidate, measure, set_count
@@ -321,6 +322,8 @@ def test_mistakes_are_named(capsys):
     assert "MxNxK" in capsys.readouterr().err
     assert main(["bench", "gemm", "--peers", "tensorrt"]) == 1
     assert "inductor" in capsys.readouterr().err
+    assert main(["bench", "gguf", "--peers", "tinygemm"]) == 1
+    assert "eager, inductor, dense, dequantise, none" in capsys.readouterr().err
 
 
 # ---- Products with weights, and llama.cpp ----------------------------------------------------
@@ -457,5 +460,61 @@ def test_all_configs_are_timed_beside_the_recommended_one(capsys):
     assert list(block["cold_us"]) == names
     assert block["recommended"] in names
     assert block["over_the_fastest"] >= 1
+    gguf = run_row(rows_of(case_of("quant_linear"), tiny)[0], arrays_on("cpu"), tiny)
+    assert list(gguf.to_dict()["configs"]["cold_us"]) == ["auto"]  # all that a CPU has
+    print_configs([result, gguf])
+    text = capsys.readouterr().out
+    assert "quant_linear q4_0" in text
+    assert "geometric mean" in text
+
+
+def test_the_chosen_config_is_held_against_the_fastest(monkeypatch, capsys):
+    """As on a GPU, with kernels that take known times."""
+    case = replace(case_of("quant_linear"), configs=lambda *_: Configs(["auto", "slow", "fast"], 0))
+    tiny = Tiny(device="cpu", quick=True, peers=(), all_configs=True)
+    multiply, called = ac4k.quant_linear, []
+
+    def with_config(*args, config=0, **options):
+        called.append(config)
+        time.sleep((0.002, 0.004, 0.001)[config])
+        return multiply(*args, **options)
+
+    monkeypatch.setattr(ac4k, "quant_linear", with_config)
+    result = run_row(rows_of(case, tiny)[0], arrays_on("cpu"), tiny)
+    assert set(called) == {0, 1, 2}
+    block = result.to_dict()["configs"]
+    assert block["recommended"] == "auto"
+    assert block["cold_us"]["fast"] < block["cold_us"]["auto"] < block["cold_us"]["slow"]
+    assert 1.3 < block["over_the_fastest"] < 3
     print_configs([result])
-    assert "geometric mean" in capsys.readouterr().out
+    over = f"{block['over_the_fastest']:.3f} times the fastest one's time"
+    assert over in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        ("dense", {"dense"}),
+        ("dequantise", {"dequantise"}),
+        ("Dense,dequantise", {"dense", "dequantise"}),
+        ("eager", {"dense", "dequantise"}),
+        ("inductor", set()),
+        ("none", set()),
+    ],
+)
+def test_peers_are_chosen_by_name(names, found, tmp_path):
+    pytest.importorskip("torch")
+    target = tmp_path / "bench.json"
+    chosen = ["--format", "q4_0", "--tokens", "1", "--matrix", "64x64", "--peers", names]
+    command = ["bench", "quant_linear", "--quick", "--seconds", "0", "--device", "cpu"]
+    assert main([*command, *chosen, "--json", str(target)]) == 0
+    (row,) = json.loads(target.read_text())["results"]
+    assert set(row["speedup_over"]) == found
+
+
+def test_help_names_what_chooses_products(capsys):
+    with pytest.raises(SystemExit):
+        main(["bench", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    words = ("--format", "nvfp4", "--tokens", "--matrix", "--all-configs", "dequantise")
+    assert all(word in text for word in words)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 import ac4k
 from ac4k import _gguf_linear_reference as reference
-from ac4k._formats import FORMATS
-
-WEIGHT_FORMATS = [fmt for fmt in FORMATS if fmt != "q8_1"]
+from ac4k._formats import FORMATS, WEIGHT_FORMATS
 
 
 @pytest.fixture(autouse=True)
@@ -181,3 +181,24 @@ def test_refusals() -> None:
         ac4k.linear(x.double(), w)
     with pytest.raises(ValueError, match="multiple of 32 for q4_0, got 33"):
         ac4k.quant_linear(torch.randn(1, 33), w.raw, N=3, fmt="q4_0")
+    packed = w.raw.reshape(1, 1, -1)
+    for config, expected in ((-1, "0 or a number of"), (1, "0 on the CPU"), (1 << 40, "0 on the")):
+        with pytest.raises(
+            ValueError, match=f"quant_linear: argument 'config': expected {expected}.*got {config}"
+        ):
+            ac4k.quant_linear(x, packed, N=3, fmt="q4_0", config=config)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("q8_1", 1, 64, 64), "'fmt': expected one of q4_0, .*, nvfp4, got q8_1"),
+        (("q4_0", -1, 64, 64), "'tokens': expected a size of 0 to .* got -1"),
+        (("q4_0", 1, 1 << 31, 64), "'N': expected a size"),
+        (("q4_k", 1, 64, 64), "'K': expected a multiple of 256 for q4_k, got 64"),
+        (("q4_0", 1, 64, 64, "tpu"), "'device': expected cpu, cuda or cuda:1, got 'tpu'"),
+    ],
+)
+def test_configs_of_what_is_not_there(arguments: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(ValueError, match=f"quant_linear_configs: argument {text}"):
+        ac4k.quant_linear_configs(*arguments)

@@ -95,7 +95,7 @@ def print_results(results: Sequence[Result]) -> None:
 
 
 def print_configs(results: Sequence[Result]) -> None:
-    """Where --all-configs was given: the fastest config of each row and the recommended one."""
+    """Where --all-configs was given: the fastest config of each row and the one chosen."""
     results = [result for result in results if result.configs is not None]
     if not results:
         return
@@ -123,10 +123,12 @@ def print_configs(results: Sequence[Result]) -> None:
         Column("shape"),
         Column("configs", right=True),
         Column("fastest"),
-        Column("best_config"),
+        Column("chosen"),
         Column("over the fastest", right=True),
     ]
-    caption = f"best_config takes {mean:.3f} times the fastest config's time (geometric mean), cold"
+    caption = (
+        f"the chosen config takes {mean:.3f} times the fastest one's time (geometric mean), cold"
+    )
     print_table("configs", columns, rows, caption=caption)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import ac4k
 
-from ..._formats import FORMATS
+from ..._formats import FORMATS, WEIGHT_FORMATS
 from ..arrays import Arrays, DType, arrays_on
-from ..case import Case, Shape
+from ..case import Case, Configs, Shape
 from ..engine import set_count
 from ..inputs import Sizes
 from ..settings import Settings
@@ -21,7 +21,6 @@ from ..weights import gguf_blocks, packed_gguf
 if TYPE_CHECKING:
     from torch import Tensor
 
-WEIGHT_FORMATS = tuple(fmt for fmt in FORMATS if fmt != "q8_1")
 _PACK_SHAPES = ((4096, 4096), (4096, 14336))
 
 
@@ -81,6 +80,11 @@ def _dequantize_linear(x: Tensor, weight: Tensor, bias: Any = None, **options: A
     return x @ dense.T
 
 
+def _configs(shape: Shape, dtype: DType, options: Mapping[str, Any], device: str) -> Configs:
+    tokens, rows, columns = shape
+    return Configs(ac4k.quant_linear_configs(options["fmt"], tokens, rows, columns, device), 0)
+
+
 _TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 512, 2048)
 _SHAPES = ((4096, 4096), (14336, 4096), (4096, 14336), (8192, 28672))
 
@@ -102,6 +106,7 @@ _LINEAR = Case(
     weights=_weight,
     compile=False,
     tokens_at=0,
+    configs=_configs,
 )
 
 _PACKING = tuple(
