@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .._console import Cell, Column, note, print_pairs, print_table, progress
+from .._formats import WEIGHT_FORMATS
 from ..environment import environment, environment_lines, has_torch
 from ..timing import Timing
 from . import llama_cpp
 
 if TYPE_CHECKING:
-    from .case import Shape
+    from .case import Case, Shape, Special
     from .runner import Result, Row
 
 
@@ -45,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FMT",
-        help="products: formats of weights (q4_0, q4_k, ...); comma list, may be repeated",
+        help=f"gguf: formats of weights ({', '.join(WEIGHT_FORMATS)}); comma list, may be repeated",
     )
     parser.add_argument(
         "--tokens", default="", metavar="LIST", help="products: numbers of tokens, such as 1,8,512"
@@ -66,12 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--peers",
         default=None,
         metavar="LIST",
-        help="comma list of eager, inductor; 'none' for no peers",
+        help="comma list of eager, inductor, or of one way that the table names "
+        "(products: dense, dequantise, cuBLAS, tinygemm); 'none' for no peers",
     )
     parser.add_argument(
         "--all-configs",
         action="store_true",
-        help="w4a16: every config one by one, and how far the recommended one is from the best",
+        help="gguf, w4a16: every config one by one, and how far the chosen one is from the best",
     )
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads of ac4k and torch")
     parser.add_argument(
@@ -100,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         return _list(options.json)
     chosen = cases_named(options.names)
     quick_peers = ("eager",) if options.quick else PEERS
-    peers = quick_peers if options.peers is None else _peer_list(options.peers)
+    peers = quick_peers if options.peers is None else _peer_list(options.peers, chosen)
     settings = Settings(
         device=options.device or devices()[0],
         dtypes=tuple(dtype_named(t) for text in options.dtype for t in text.split(",")),
@@ -159,13 +161,15 @@ def run(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _peer_list(text: str) -> tuple[str, ...]:
-    from .settings import PEERS
+def _peer_list(text: str, cases: Sequence[Case | Special]) -> tuple[str, ...]:
+    from .peers import peer_names
 
+    known = peer_names(cases)
+    lower = [name.lower() for name in known]
     names = tuple(name for name in text.split(",") if name not in ("", "none"))
     for name in names:
-        if name not in PEERS:
-            raise ValueError(f"--peers: '{name}' is not one of {', '.join(PEERS)}, none")
+        if name.lower() not in lower:
+            raise ValueError(f"--peers: '{name}' is not one of {', '.join(known)}, none")
     return names
 
 
@@ -184,12 +188,10 @@ def _matrix(text: str) -> Shape:
 
 
 def _formats(texts: Sequence[str]) -> tuple[str, ...]:
-    from .._formats import FORMATS
-
     names = tuple(name.lower() for text in texts for name in text.split(","))
     for name in names:
-        if name not in FORMATS:
-            raise ValueError(f"--format: '{name}' is not one of {', '.join(FORMATS)}")
+        if name not in WEIGHT_FORMATS:
+            raise ValueError(f"--format: '{name}' is not one of {', '.join(WEIGHT_FORMATS)}")
     return names
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..environment import has_torch
-from .case import Case
+from .case import Case, Special
 from .inputs import Arguments
-from .settings import Settings
+from .settings import PEERS, Settings
 
 
 @dataclass
@@ -19,12 +19,19 @@ class Peers:
 
 
 def find_peers(case: Case, arguments: Arguments, settings: Settings) -> Peers:
-    """Those of `settings.peers` that work on these arguments; each is called once."""
+    """Those of `settings.peers` that work on these arguments; each is called once.
+
+    "eager" stands for every way of PyTorch's that is not compiled; each has a name of its own, too.
+    """
     peers = Peers()
+    asked = {name.lower() for name in settings.peers}
     eager_name = case.torch_name if settings.device == "cuda" else case.cpu_torch_name
-    if case.torch_fn is not None:
-        names = {"eager": eager_name, "inductor": "inductor"}
-        wanted = [names[peer] for peer in settings.peers if peer != "inductor" or case.compile]
+    wanted = []
+    if asked & {"eager", case.torch_name.lower(), case.cpu_torch_name.lower()}:
+        wanted.append(eager_name)
+    if "inductor" in asked and case.compile:
+        wanted.append("inductor")
+    if case.torch_fn is not None and wanted:
         why_not = _why_not(case.torch_fn, arguments)
         if why_not is not None:
             peers.absent = dict.fromkeys(wanted, why_not)
@@ -33,13 +40,25 @@ def find_peers(case: Case, arguments: Arguments, settings: Settings) -> Peers:
                 peers.present[eager_name] = case.torch_fn
             if "inductor" in wanted:
                 _add_inductor(peers, case.torch_fn, arguments)
-    for name, fn in case.torch_peers.items() if "eager" in settings.peers else ():
+    for name, fn in case.torch_peers.items():
+        if not asked & {"eager", name.lower()}:
+            continue
         why_not = _why_not(fn, arguments)
         if why_not is None:
             peers.present[name] = fn
         else:
             peers.absent[name] = why_not
     return peers
+
+
+def peer_names(cases: Iterable[Case | Special]) -> list[str]:
+    """What `settings.peers` can hold for these cases."""
+    found = dict.fromkeys(PEERS)
+    for case in cases:
+        if isinstance(case, Case):
+            ways = [case.torch_name, case.cpu_torch_name] if case.torch_fn is not None else []
+            found |= dict.fromkeys([*ways, *case.torch_peers])
+    return list(found)
 
 
 def _why_not(fn: Callable[..., Any], arguments: Arguments) -> str | None:
