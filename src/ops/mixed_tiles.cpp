@@ -19,7 +19,7 @@ struct FewTile {
 };
 constexpr FewTile kFewTiles[] = {
     {0, 8, 1, 0.065}, {0, 8, 2, 0.11}, {1, 16, 1, 0.075}, {2, 32, 1, 0.115}};
-constexpr double kManyCosts[] = {0.44, 0.60, 0.385, 0.70};
+constexpr double kManyCosts[] = {0.28, 0.36, 0.48, 0.36, 0.66};
 constexpr double kFewStart = 3.5, kManyStart = 4.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
 

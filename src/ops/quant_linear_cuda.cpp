@@ -27,14 +27,15 @@ struct FormatKernels {
   cuda::Kernel few_any_f32;
 };
 
-#define AC4K_TYPE(module, type)                                                       \
-  TypeKernels {                                                                       \
-    {{module, "few_8_" type}, {module, "few_16_" type}, {module, "few_32_" type}},    \
-        {module, "few_any_" type}, {                                                  \
-      {module, "many_0_" type}, {module, "many_1_" type}, {module, "many_2_" type}, { \
-        module, "many_3_" type                                                        \
-      }                                                                               \
-    }                                                                                 \
+#define AC4K_TYPE(module, type)                                                     \
+  TypeKernels {                                                                     \
+    {{module, "few_8_" type}, {module, "few_16_" type}, {module, "few_32_" type}},  \
+        {module, "few_any_" type}, {                                                \
+      {module, "many_0_" type}, {module, "many_1_" type}, {module, "many_2_" type}, \
+          {module, "many_3_" type}, {                                               \
+        module, "many_4_" type                                                      \
+      }                                                                             \
+    }                                                                               \
   }
 #define AC4K_FORMAT(name, values, bytes, columns)                                                  \
   FormatKernels{{AC4K_TYPE("sm90a/mixed_" #name, "f16"), AC4K_TYPE("sm90a/mixed_" #name, "bf16")}, \

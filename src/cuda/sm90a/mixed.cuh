@@ -1,5 +1,5 @@
 // Names for the mixed-input kernels of a format: few_16_bf16 multiplies 16 columns, few_any_f32
-// takes tokens as they are, many_3_f16 has the fourth of kManyTiles.
+// takes tokens as they are, many_4_f16 has the fifth of kManyTiles.
 #pragma once
 
 #include "sm90a/mixed_few.cuh"
@@ -30,7 +30,8 @@
   AC4K_MIXED_MANY(Format, T, suffix, 0)    \
   AC4K_MIXED_MANY(Format, T, suffix, 1)    \
   AC4K_MIXED_MANY(Format, T, suffix, 2)    \
-  AC4K_MIXED_MANY(Format, T, suffix, 3)
+  AC4K_MIXED_MANY(Format, T, suffix, 3)    \
+  AC4K_MIXED_MANY(Format, T, suffix, 4)
 #define AC4K_MIXED(Format)                     \
   AC4K_MIXED_TYPE(Format, __half, f16)         \
   AC4K_MIXED_TYPE(Format, __nv_bfloat16, bf16) \

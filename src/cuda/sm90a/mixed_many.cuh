@@ -42,6 +42,9 @@ struct Rings {
   uint32_t base, barriers;
 
   __device__ __forceinline__ uint32_t x(int stage) const { return base + stage * Layout::kXBytes; }
+  __device__ __forceinline__ uint32_t x_matrix(int stage) const {
+    return matrix_at(base) + stage * (Layout::kXBytes >> 4);
+  }
   __device__ __forceinline__ uint32_t weights(int stage) const {
     return base + Layout::kWeights + stage * Layout::kWeightBytes;
   }
@@ -141,24 +144,21 @@ __device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, 
   constexpr bool kFirst = Layout::kXBoxes == 1 || kHalf == 0,
                  kSecond = Layout::kXBoxes == 1 || kHalf == 1;
   weights.template make<0>(a[0]);
-  if constexpr (kFirst) wait_for(rings.x_full(state.x.stage), state.x.parity);
-  const uint64_t x = matrix_descriptor(rings.x(state.x.stage) + (kFirst ? 0 : Layout::kBoxBytes));
-  // A product reads its registers while it is under way: the next weights are made meanwhile.
-  const auto multiply = [&](const uint32_t (&factor)[4], int step) {
-    constexpr uint64_t kSixteenColumns = 32 >> 4;
-    fence_registers();
-    WarpgroupProduct<Layout::kTokens>::template run<T>(state.sums, factor,
-                                                       x + step * kSixteenColumns);
-    commit_products();
-  };
-  multiply(a[0], 0);
   weights.template make<1>(a[1]);
-  multiply(a[1], 1);
   weights.template make<2>(a[2]);
-  multiply(a[2], 2);
   weights.template make<3>(a[3]);
-  multiply(a[3], 3);
-  wait_for_products<4>();
+  if constexpr (kFirst) wait_for(rings.x_full(state.x.stage), state.x.parity);
+  const uint32_t x = rings.x_matrix(state.x.stage) + (kFirst ? 0 : Layout::kBoxBytes >> 4);
+  constexpr uint32_t kSixteenColumns = 32 >> 4;
+  fence_registers();
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+    WarpgroupProduct<Layout::kTokens>::template run<T>(
+        state.sums, a[step], matrix_descriptor(x + step * kSixteenColumns));
+  }
+  commit_products();
+  // The next weights are made while these products are under way.
+  wait_for_products<1>();
   if constexpr (kFirst) {
     // The products before these have been made: their tokens may be overwritten.
     if (thread % 32 == 0 && state.last_x >= 0) arrive(rings.x_empty(state.last_x));

@@ -5,77 +5,58 @@
 
 namespace ac4k {
 
-// scale * integer + offset for the rows r (0) and r + 8 (1) of a group, as if rounded once.
+// scale * integer + offset for the rows r (0) and r + 8 (1) of a group, with both rounded to T: as
+// exact as products of T are, and one instruction for two weights.
 template <typename T, bool kHasOffset>
-struct RowFactors;
-
-template <bool kHasOffset>
-struct RowFactors<__half, kHasOffset> {
-  __half2 scales, offsets;  // of the two rows
-
+class RowFactors {
+ public:
   __device__ __forceinline__ RowFactors(float scale_0, float scale_1, float offset_0,
                                         float offset_1)
-      : scales(__floats2half2_rn(scale_0, scale_1)) {
-    if constexpr (kHasOffset) offsets = __floats2half2_rn(offset_0, offset_1);
+      : scales_(pair_of(scale_0, scale_1)) {
+    if constexpr (kHasOffset) offsets_ = pair_of(offset_0, offset_1);
   }
   template <int kRow>
   __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
-    const __half2 pair = *reinterpret_cast<const __half2*>(&integers);
-    const __half2 scale = kRow ? __high2half2(scales) : __low2half2(scales);
-    __half2 result;
+    const Pair pair = *reinterpret_cast<const Pair*>(&integers);
+    Pair result;
     if constexpr (kHasOffset) {
-      result = __hfma2(pair, scale, kRow ? __high2half2(offsets) : __low2half2(offsets));
+      result = __hfma2(pair, twice<kRow>(scales_), twice<kRow>(offsets_));
     } else {
-      result = __hmul2(pair, scale);
+      result = __hmul2(pair, twice<kRow>(scales_));
     }
-    return *reinterpret_cast<const uint32_t*>(&result);
-  }
-};
-
-// The scale comes in two parts: the small product with the second is added to the product with the
-// first as that is rounded.
-template <>
-struct RowFactors<__nv_bfloat16, false> {
-  __nv_bfloat162 first, rest;
-
-  __device__ __forceinline__ RowFactors(float scale_0, float scale_1, float, float) {
-    const uint32_t bits_0 = __float_as_uint(scale_0), bits_1 = __float_as_uint(scale_1);
-    const float rest_0 = scale_0 - __uint_as_float(bits_0 & 0xffff0000u);
-    const float rest_1 = scale_1 - __uint_as_float(bits_1 & 0xffff0000u);
-    first = upper_halves(bits_0, bits_1);
-    rest = upper_halves(__float_as_uint(rest_0), __float_as_uint(rest_1));
-  }
-  template <int kRow>
-  __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
-    const __nv_bfloat162 pair = *reinterpret_cast<const __nv_bfloat162*>(&integers);
-    const __nv_bfloat162 large = kRow ? __high2bfloat162(first) : __low2bfloat162(first);
-    const __nv_bfloat162 small = kRow ? __high2bfloat162(rest) : __low2bfloat162(rest);
-    const __nv_bfloat162 result = __hfma2(pair, large, __hmul2(pair, small));
     return *reinterpret_cast<const uint32_t*>(&result);
   }
 
  private:
-  static __device__ __forceinline__ __nv_bfloat162 upper_halves(uint32_t low, uint32_t high) {
-    const uint32_t both = __byte_perm(low, high, 0x7632);
-    return *reinterpret_cast<const __nv_bfloat162*>(&both);
+  using Pair = typename PairOf<T>::type;
+  static __device__ __forceinline__ Pair pair_of(float low, float high) {
+    if constexpr (is_same<T, __half>) {
+      return __floats2half2_rn(low, high);
+    } else {
+      return __floats2bfloat162_rn(low, high);
+    }
   }
+  template <int kRow>
+  static __device__ __forceinline__ Pair twice(Pair rows) {
+    if constexpr (is_same<T, __half>) {
+      return kRow ? __high2half2(rows) : __low2half2(rows);
+    } else {
+      return kRow ? __high2bfloat162(rows) : __low2bfloat162(rows);
+    }
+  }
+
+  Pair scales_, offsets_;  // of the two rows
 };
 
-template <>
-struct RowFactors<__nv_bfloat16, true> {
-  float scales[2], offsets[2];
-
-  __device__ __forceinline__ RowFactors(float scale_0, float scale_1, float offset_0,
-                                        float offset_1)
-      : scales{scale_0, scale_1}, offsets{offset_0, offset_1} {}
-  template <int kRow>
-  __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
-    const float low = __uint_as_float(integers << 16);
-    const float high = __uint_as_float(integers & 0xffff0000u);
-    const __nv_bfloat162 result = __floats2bfloat162_rn(
-        __fmaf_rn(low, scales[kRow], offsets[kRow]), __fmaf_rn(high, scales[kRow], offsets[kRow]));
-    return *reinterpret_cast<const uint32_t*>(&result);
-  }
+// What a format's scales are multiplied by as.
+template <typename Format>
+struct ScalesOf {
+  using type = typename Format::Scales;
+};
+template <typename Format>
+  requires Format::kScalesInT
+struct ScalesOf<Format> {
+  using type = typename Format::Pairs;
 };
 
 // Sub-block j on its way: the weights of one step after another, so that a product can take the
@@ -114,7 +95,7 @@ class SubBlockWeights {
   }
 
   typename Format::Planes::Codes codes_;
-  decltype(scales_of(typename Format::Header{})) scales_;
+  typename ScalesOf<Format>::type scales_;
 };
 
 }  // namespace ac4k

@@ -45,12 +45,17 @@ __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// A matrix of 64 columns of K in rows of 128 bytes, swizzled by 128 bytes, 8 rows after another.
-__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t address) {
-  constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
-  constexpr uint64_t kEightRows = uint64_t{1024 >> 4} << 32;
-  constexpr uint64_t kUnused = uint64_t{1} << 16;
-  return kSwizzle128 | kEightRows | kUnused | ((address & 0x3ffff) >> 4);
+// A matrix of 64 columns of K in rows of 128 bytes, swizzled by 128 bytes, 8 rows after another:
+// the low half of its descriptor, to which sixteenths of addresses can be added.
+__device__ __forceinline__ uint32_t matrix_at(uint32_t address) {
+  constexpr uint32_t kUnused = 1u << 16;
+  return kUnused | address >> 4;
+}
+__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t matrix) {
+  constexpr uint32_t kSwizzle128 = 1u << 30, kEightRows = 1024 >> 4;
+  uint64_t descriptor;
+  asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(matrix), "n"(kSwizzle128 | kEightRows));
+  return descriptor;
 }
 
 // d += a * b: a is 64 x 16, from registers, b 16 x kColumns in shared memory, K first.
@@ -105,6 +110,7 @@ struct WarpgroupProduct;
       }                                                                                         \
     }                                                                                           \
   };
+AC4K_WARPGROUP_PRODUCT(32, AC4K_OPERANDS_0, "{%16, %17, %18, %19}", "%20", AC4K_SUMS_16(0))
 AC4K_WARPGROUP_PRODUCT(64, AC4K_OPERANDS_0 ", " AC4K_OPERANDS_1, "{%32, %33, %34, %35}", "%36",
                        AC4K_SUMS_16(0), AC4K_SUMS_16(16))
 AC4K_WARPGROUP_PRODUCT(128,

@@ -6,6 +6,7 @@
 //   Codes            the thread's bits of a sub-block, as loaded
 //   fragment<T>      the integers of one step of 16 columns, exact in T: a_i is row r + 8 * (i & 1)
 //   scales           of its two rows and each group: weight = scale * integer + offset
+// Integers lie around zero, so that rounding a scale does little harm to weights around zero.
 #pragma once
 
 #include "sm90a/mbarrier.cuh"
@@ -35,6 +36,15 @@ __device__ __forceinline__ uint32_t load_shared_4(uint32_t address) {
 }
 
 // --- Bits to numbers ---------------------------------------------------------------------------
+
+template <typename T>
+struct PairOf {
+  using type = __nv_bfloat162;
+};
+template <>
+struct PairOf<__half> {
+  using type = __half2;
+};
 
 __device__ __forceinline__ uint32_t and_or(uint32_t value, uint32_t mask, uint32_t bits) {
   uint32_t result;
@@ -123,8 +133,9 @@ struct GroupScales {
 };
 
 // Codes of kLowBits + kHighBits bits: a plane of four or two bits and one of the rest.
-template <int kSubBlocks, int kLowBits, int kHighBits, int kZero>
+template <int kSubBlocks, int kLowBits, int kHighBits, int kZeroCode>
 struct BitPlanes {
+  static constexpr int kZero = kZeroCode;  // taken away from codes
   static constexpr int kLowBytes = Plane<kSubBlocks, kLowBits>::kBytes;
   static constexpr int kBytes =
       kLowBytes + (kHighBits > 0 ? Plane<kSubBlocks, kHighBits>::kBytes : 0);
@@ -313,7 +324,7 @@ struct ScaledBlocks {
         for (int g = 0; g < 2; ++g) {
           const float2 both = halves(header.words[2 * row + g]);
           scales.scale[row][g] = both.x;
-          scales.offset[row][g] = both.y;
+          scales.offset[row][g] = __fmaf_rn(both.x, Planes::kZero, both.y);
         }
       } else {
         const float2 both = halves(header.words[row]);
@@ -329,9 +340,9 @@ struct ScaledBlocks {
 #define AC4K_IQ4_TABLE 0x3f2d1801u, 0x766a5d4fu, 0xa6998d81u, 0xf1d9c5b5u
 
 using Q4_0 = ScaledBlocks<BitPlanes<1, 4, 0, 8>, false>;
-using Q4_1 = ScaledBlocks<BitPlanes<1, 4, 0, 0>, true>;
+using Q4_1 = ScaledBlocks<BitPlanes<1, 4, 0, 8>, true>;
 using Q5_0 = ScaledBlocks<BitPlanes<1, 4, 1, 16>, false>;
-using Q5_1 = ScaledBlocks<BitPlanes<1, 4, 1, 0>, true>;
+using Q5_1 = ScaledBlocks<BitPlanes<1, 4, 1, 16>, true>;
 using Q8_0 = ScaledBlocks<BytePlanes<1>, false>;
 using IQ4_NL = ScaledBlocks<TablePlanes<1, AC4K_IQ4_TABLE>, false>;
 
@@ -413,6 +424,13 @@ struct SuperBlocks {
         block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * Decode::kQuadBytes;
     Scales scales;
     Decode::decode(quad, static_cast<uint32_t>(thread % 4), scales);
+    if constexpr (kHasOffsets) {
+#pragma unroll
+      for (int i = 0; i < 2 * kGroups; ++i) {
+        float& offset = scales.offset[i / kGroups][i % kGroups];
+        offset = __fmaf_rn(scales.scale[i / kGroups][i % kGroups], Planes::kZero, offset);
+      }
+    }
     return scales;
   }
   template <int j>
@@ -437,8 +455,8 @@ struct Decode32 {
     }
   }
 };
-using Q4_K = SuperBlocks<BitPlanes<4, 4, 0, 0>, 2, true, Decode32>;
-using Q5_K = SuperBlocks<BitPlanes<4, 4, 1, 0>, 2, true, Decode32>;
+using Q4_K = SuperBlocks<BitPlanes<4, 4, 0, 8>, 2, true, Decode32>;
+using Q5_K = SuperBlocks<BitPlanes<4, 4, 1, 16>, 2, true, Decode32>;
 
 // iq4_xs: d * (sc - 32) * T[q], six bits for 32 columns, 48 of them behind d.
 struct DecodeIQ4_XS {
@@ -475,7 +493,7 @@ struct DecodeQ2_K {
     }
   }
 };
-using Q2_K = SuperBlocks<BitPlanes<4, 2, 0, 0>, 4, true, DecodeQ2_K>;
+using Q2_K = SuperBlocks<BitPlanes<4, 2, 0, 2>, 4, true, DecodeQ2_K>;
 
 // q3_k: d * (sc - 32) * (q - 4), six bits for 16 columns.
 struct DecodeQ3_K {

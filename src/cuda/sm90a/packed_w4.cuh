@@ -6,15 +6,6 @@
 
 namespace ac4k {
 
-template <typename T>
-struct PairOf {
-  using type = __nv_bfloat162;
-};
-template <>
-struct PairOf<__half> {
-  using type = __half2;
-};
-
 // Two numbers of T, as they lie next to each other.
 template <typename T>
 __device__ __forceinline__ float2 widen_pair(uint32_t pair) {
