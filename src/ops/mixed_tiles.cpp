@@ -19,7 +19,7 @@ struct FewTile {
 };
 constexpr FewTile kFewTiles[] = {
     {0, 8, 1, 0.065}, {0, 8, 2, 0.11}, {1, 16, 1, 0.075}, {2, 32, 1, 0.115}};
-constexpr double kManyCosts[] = {0.28, 0.36, 0.48, 0.36, 0.66};
+constexpr double kManyCosts[] = {0.283, 0.335, 0.45, 0.355, 0.648};
 constexpr double kFewStart = 3.5, kManyStart = 4.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
 
@@ -74,14 +74,17 @@ int threads_of(const MixedTile& tile) {
 int kernel_of(const MixedTile& tile) {
   return tile.few ? kFewTiles[tile.index].kernel : tile.index;
 }
+// More bytes on their way than keep the memory busy make it serve some blocks long before others.
+constexpr int kFewBytesInFlight = 90 * 1024;
+
 int few_stages(const MixedTile& tile, const MixedShape& shape) {
   constexpr int kReserved = 1024;  // of each block, by the system
   const int blocks = kFewTiles[tile.index].blocks_on_sm;
   const int room = (shape.shared_per_block + kReserved) / blocks - kReserved;
-  const int fit =
-      std::min((room - few_once(tokens_of(tile))) / few_stage_bytes(tile, shape), kFewMaxStages);
-  const int groups = few_groups(tokens_of(tile));
-  return std::max(fit - fit % groups, groups);
+  const int stage = few_stage_bytes(tile, shape), groups = few_groups(tokens_of(tile));
+  const int fit = std::min((room - few_once(tokens_of(tile))) / stage, kFewMaxStages) / groups;
+  const int wanted = (kFewBytesInFlight / stage + groups / 2) / groups;
+  return std::clamp(wanted, 1, std::max(fit, 1)) * groups;
 }
 int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape) {
   const auto bytes = static_cast<int>(shape.block_bytes);

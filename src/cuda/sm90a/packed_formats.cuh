@@ -51,6 +51,11 @@ __device__ __forceinline__ uint32_t and_or(uint32_t value, uint32_t mask, uint32
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(value), "r"(mask), "r"(bits));
   return result;
 }
+__device__ __forceinline__ uint32_t and_xor(uint32_t value, uint32_t mask, uint32_t bits) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(bits));
+  return result;
+}
 template <int kShift>
 __device__ __forceinline__ uint32_t shift_right(uint32_t value) {
   if constexpr (kShift >= 0) {
@@ -87,12 +92,12 @@ __device__ __forceinline__ uint32_t bytes_minus_128(uint32_t first, uint32_t sec
     uint32_t biased = __byte_perm(bytes, 0x64646464u, 0x4140);
     return minus_zero<T, 128>(biased);
   } else {
-    // As the last bits of 2^23: bfloat16 itself has too few.
-    constexpr uint32_t kBits = 0x4b000000u;
-    constexpr float kBias = 8388608.0f + 128.0f;
-    const float a = __uint_as_float(__byte_perm(first, kBits, 0x7440 | kFirst)) - kBias;
-    const float b = __uint_as_float(__byte_perm(second, kBits, 0x7440 | kSecond)) - kBias;
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(a, b);
+    // Seven bits as the last ones of 128; the eighth makes -128 of -256, which is then added.
+    const uint32_t bytes = __byte_perm(first, second, kFirst | (4 + kSecond) << 8);
+    uint32_t low = and_or(bytes, 0x007f007fu, kIntegerBits<T>);
+    uint32_t high = and_xor(bytes, 0x00800080u, 0xc380c380u);
+    const __nv_bfloat162 pair = __hadd2(*reinterpret_cast<__nv_bfloat162*>(&low),
+                                        *reinterpret_cast<__nv_bfloat162*>(&high));
     return *reinterpret_cast<const uint32_t*>(&pair);
   }
 }
