@@ -122,7 +122,8 @@ class Launcher {
     params_.num_columns = static_cast<int>(args.K);
     params_.k_blocks = static_cast<int>(shape_.k_blocks);
     params_.aligned_x = x.is_aligned();
-    params_.aligned_out = is_aligned(args.out) && args.N % 8 == 0;
+    params_.aligned_out = args.N % 8 == 0 && is_aligned(args.out) && is_aligned(args.bias) &&
+                          is_aligned(args.residual);
   }
 
   Status run() {

@@ -34,7 +34,7 @@ struct MixedParams {
   int split_blocks;             // of them for one split
   int splits;                   // of K, for the blocks of a cluster
   int few_stages;               // a multiple of the groups: a stage is always the same group's
-  bool aligned_x, aligned_out;  // 16 bytes at a time
+  bool aligned_x, aligned_out;  // 16 bytes at a time; out means bias and residual, too
 };
 
 inline constexpr int kTileRows = 64;  // of packed weights

@@ -192,29 +192,6 @@ __device__ __forceinline__ void multiply_stage(const Rings<Layout>& rings, Weigh
   w.advance();
 }
 
-// Eight neighbouring features of a token.
-template <typename T>
-__device__ __forceinline__ void write_features(const MixedParams& params, int token, int feature,
-                                               float (&values)[8]) {
-  if (token >= params.num_tokens) return;
-  T* out = static_cast<T*>(params.out) + token * params.out_stride + feature;
-  Vector<T> rounded;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    if (feature + i < params.num_features) {
-      rounded.values[i] = narrow<T>(finish<T>(params, token, feature + i, values[i]));
-    }
-  }
-  if (params.aligned_out && feature + 8 <= params.num_features) {
-    *reinterpret_cast<Vector<T>*>(out) = rounded;
-  } else {
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      if (feature + i < params.num_features) out[i] = rounded.values[i];
-    }
-  }
-}
-
 // Sums go through shared memory, [token][feature], so that tokens are written in long runs. The
 // blocks of a cluster write a share of the tokens each, get the others' sums of them, and add in
 // the order of their ranks.
@@ -256,6 +233,7 @@ __device__ __forceinline__ void write_sums(const MixedParams& params, unsigned c
   synchronise<1, kWorkers>();
   for (int run = threadIdx.x; run < (end - begin) * kRuns; run += kWorkers) {
     const int token = run / kRuns, feature = run % kRuns * 8;
+    if (first_token + begin + token >= params.num_tokens) break;
     float values[8] = {};
     for (int rank = 0; rank < splits; ++rank) {
       const int slot = rank - (rank > split ? 1 : 0);
@@ -291,19 +269,24 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
   const int first_token = static_cast<int>(blockIdx.y) * Layout::kTokens;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
 
-  if (threadIdx.x == 0) {
+  if (thread % 32 == 0 && group == 0) {
+    // A warp for each kind: they take a while.
     constexpr uint32_t kWarps = Layout::kConsumers * 4;
-    for (int s = 0; s < Layout::kXStages; ++s) {
-      init_barrier(rings.x_full(s), 1);
-      init_barrier(rings.x_empty(s), kWarps);
+    const int warp = thread / 32;
+    if (warp == 0) {
+      for (int s = 0; s < Layout::kXStages; ++s) init_barrier(rings.x_full(s), 1);
+    } else if (warp == 1) {
+      for (int s = 0; s < Layout::kXStages; ++s) init_barrier(rings.x_empty(s), kWarps);
+    } else if (warp == 2) {
+      for (int s = 0; s < Layout::kWeightStages; ++s) {
+        init_barrier(rings.weights_full(s), kWeightWarps);
+      }
+    } else {
+      for (int s = 0; s < Layout::kWeightStages; ++s) init_barrier(rings.weights_empty(s), kWarps);
+      init_barrier(rings.sums_received(), 1);
     }
-    for (int s = 0; s < Layout::kWeightStages; ++s) {
-      init_barrier(rings.weights_full(s), kWeightWarps);
-      init_barrier(rings.weights_empty(s), kWarps);
-    }
-    init_barrier(rings.sums_received(), 1);
     publish_barriers();
-    if (splits > 1) {
+    if (warp == 3 && splits > 1) {
       const int share = (Layout::kTokens + splits - 1) / splits;
       const int own = min(share, Layout::kTokens - split * share);
       arrive_and_expect(rings.sums_received(),

@@ -49,8 +49,7 @@ __device__ __forceinline__ void add_up(const MixedParams& params, const FewSums&
     const int token = at.first_token + index / kTileRows;
     const int feature = at.row_tile * kTileRows + index % kTileRows;
     if (feature >= params.num_features) return;
-    static_cast<T*>(params.out)[token * params.out_stride + feature] =
-        narrow<T>(finish<T>(params, token, feature, total));
+    write_feature<T>(params, token, feature, total);
   };
   if (splits == 1) {
     for (int i = threadIdx.x; i < count; i += kWorkers) write(i, total_of(i));
