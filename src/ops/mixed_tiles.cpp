@@ -18,9 +18,9 @@ struct FewTile {
   double cost;
 };
 constexpr FewTile kFewTiles[] = {
-    {0, 8, 1, 0.065}, {0, 8, 2, 0.11}, {1, 16, 1, 0.075}, {2, 32, 1, 0.115}};
+    {0, 8, 1, 0.05}, {0, 8, 2, 0.085}, {1, 16, 1, 0.06}, {2, 32, 1, 0.095}};
 constexpr double kManyCosts[] = {0.283, 0.335, 0.45, 0.355, 0.648};
-constexpr double kFewStart = 3.5, kManyStart = 4.0;
+constexpr double kFewStart = 5.5, kManyStart = 7.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
 
 double estimated_time(const MixedTile& tile, const MixedShape& shape, const ClusterRoom& room) {
@@ -36,9 +36,12 @@ double estimated_time(const MixedTile& tile, const MixedShape& shape, const Clus
          (static_cast<double>(steps) * step + start);
 }
 
-int few_stage_bytes(const MixedTile& tile, const MixedShape& shape) {
+int few_weight_bytes(const MixedShape& shape) {  // of a stage
   const auto blocks = kFewStageColumns / (shape.sub_blocks * kSubBlockK);
-  return few_stage(blocks * static_cast<int>(shape.block_bytes), kFewTiles[tile.index].columns);
+  return blocks * static_cast<int>(shape.block_bytes);
+}
+int few_stage_bytes(const MixedTile& tile, const MixedShape& shape) {
+  return few_stage(few_weight_bytes(shape), kFewTiles[tile.index].columns);
 }
 
 // The order numbers them for users: it depends on the sizes, not on the format.
@@ -69,22 +72,20 @@ int features_of(const MixedTile& tile) {
   return tile.few ? kTileRows : many_features(kManyTiles[tile.index]);
 }
 int threads_of(const MixedTile& tile) {
-  return tile.few ? few_threads(tokens_of(tile)) : many_threads(kManyTiles[tile.index]);
+  return tile.few ? kFewThreads : many_threads(kManyTiles[tile.index]);
 }
 int kernel_of(const MixedTile& tile) {
   return tile.few ? kFewTiles[tile.index].kernel : tile.index;
 }
-// More bytes on their way than keep the memory busy make it serve some blocks long before others.
-constexpr int kFewBytesInFlight = 90 * 1024;
-
 int few_stages(const MixedTile& tile, const MixedShape& shape) {
+  // More on their way than keep the memory busy make it serve some blocks long before others.
+  constexpr int kWeightBytes = 90 * 1024;
   constexpr int kReserved = 1024;  // of each block, by the system
   const int blocks = kFewTiles[tile.index].blocks_on_sm;
   const int room = (shape.shared_per_block + kReserved) / blocks - kReserved;
-  const int stage = few_stage_bytes(tile, shape), groups = few_groups(tokens_of(tile));
-  const int fit = std::min((room - few_once(tokens_of(tile))) / stage, kFewMaxStages) / groups;
-  const int wanted = (kFewBytesInFlight / stage + groups / 2) / groups;
-  return std::clamp(wanted, 1, std::max(fit, 1)) * groups;
+  const int fit = (room - few_once(tokens_of(tile))) / few_stage_bytes(tile, shape);
+  const int wanted = kWeightBytes / few_weight_bytes(shape) + kFewGroups / 2;
+  return std::max(std::min({fit, wanted, kFewMaxStages}) / kFewGroups, 1) * kFewGroups;
 }
 int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape) {
   const auto bytes = static_cast<int>(shape.block_bytes);

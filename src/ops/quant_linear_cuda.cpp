@@ -82,7 +82,7 @@ Status find_room(cuda::Kernel& kernel, const cuda::DeviceProperties& device, voi
       const auto size = static_cast<uint32_t>(blocks);
       return cuda::max_active_clusters(kernel,
                                        {.grid = {size, 1, 1},
-                                        .block = {few_threads(8), 1, 1},
+                                        .block = {kFewThreads, 1, 1},
                                         .cluster = {size, 1, 1},
                                         .shared_bytes = static_cast<uint32_t>(shared_bytes)},
                                        device_id, stream, clusters);

@@ -41,10 +41,9 @@ inline constexpr int kTileRows = 64;  // of packed weights
 inline constexpr int kSubBlockK = 64;
 
 // Few tokens: groups of four warps take turns at the stages of a ring, one warp fills it with
-// weights and one with tokens. The ring takes what shared memory there is. Many columns want
-// registers rather than a third group.
-AC4K_ON_BOTH_SIDES constexpr int few_groups(int columns) { return columns == 32 ? 2 : 3; }
-AC4K_ON_BOTH_SIDES constexpr int few_threads(int columns) { return few_groups(columns) * 128 + 64; }
+// weights and one with tokens.
+inline constexpr int kFewGroups = 3;
+inline constexpr int kFewThreads = kFewGroups * 128 + 64;
 inline constexpr int kFewStageColumns = 256;
 inline constexpr int kFewFeatureStride = 68;  // floats: a fragment's stores meet all banks
 // Sums of the groups, sums of other blocks.
@@ -55,7 +54,7 @@ AC4K_ON_BOTH_SIDES constexpr int few_sums(int groups, int columns) {
 inline constexpr int kFewMaxStages = 16;
 inline constexpr int kFewBarriers = 512;  // bytes
 AC4K_ON_BOTH_SIDES constexpr int few_ring(int columns) {
-  return (kFewBarriers + few_sums(few_groups(columns), columns) + 1023) / 1024 * 1024;
+  return (kFewBarriers + few_sums(kFewGroups, columns) + 1023) / 1024 * 1024;
 }
 // Bytes of a stage, and those that are there once, with what aligns them.
 AC4K_ON_BOTH_SIDES constexpr int few_stage(int weight_bytes, int columns) {

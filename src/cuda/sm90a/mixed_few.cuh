@@ -19,7 +19,7 @@ struct FewLayout {
   static constexpr int kStageBytes = kStageBlocks * Format::kBytes;
   static constexpr uint32_t kBoxBytes = kColumns * kSubBlockK * 2;
   static constexpr uint32_t kXBytes = kFewStageColumns / kSubBlockK * kBoxBytes;  // of a stage
-  static constexpr int kGroups = few_groups(kColumns);
+  static constexpr int kGroups = kFewGroups;
   static constexpr uint32_t kPartialBytes = kGroups * kColumns * kFewFeatureStride * 4;
   static constexpr uint32_t kReceivedBytes = kColumns * kTileRows * 4;
 
@@ -101,12 +101,13 @@ __device__ __forceinline__ void stream_tokens(const MixedParams& params, const F
 }
 
 // Grid: (row tiles * splits, tiles of kColumns tokens), clusters of `splits` blocks. Block:
-// few_threads. Shared memory: few_once and few_stages times few_stage. Weights are aligned to 16
+// kFewThreads. Shared memory: few_once and few_stages times few_stage. Weights are aligned to 16
 // bytes. Roofline: HBM, the weights.
 template <typename Format, typename T, int kColumns>
 __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   using Layout = FewLayout<Format, kColumns>;
   constexpr int kGroups = Layout::kGroups, kWorkers = kGroups * 128;
+  constexpr bool kExact = !Format::kHasOffsets && kColumns < 32;
   extern __shared__ __align__(1024) unsigned char unaligned[];
   const uint32_t start = shared_address(unaligned), base = (start + 1023) & ~1023u;
   const int stages = params.few_stages;
@@ -162,7 +163,8 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
         const uint32_t block = stage + b * Format::kBytes;
         const uint32_t boxes = tokens + b * Format::kSubBlocks * Layout::kBoxBytes;
         const TokensInBoxes<kColumns> x{{boxes, boxes ^ 64u}};
-        multiply_block<Format, T, kColumns>(block, Format::header(block, thread), x, thread, sums);
+        multiply_block<Format, T, kColumns, kExact>(block, Format::header(block, thread), x, thread,
+                                                    sums);
       }
     }
     __syncwarp();

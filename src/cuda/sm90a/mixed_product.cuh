@@ -1,9 +1,10 @@
-// Few tokens: the codes of weights, as integers, times the tokens by the matrix products of warps;
-// scales come in as the sums leave the product.
+// Few tokens: the codes of weights times the tokens by the matrix products of warps. As integers,
+// scales come in as the sums leave the product: exact. As 16-bit weights they take less time where
+// there are offsets, which would want a product of their own, or many sums.
 #pragma once
 
+#include "sm90a/mixed_weights.cuh"
 #include "sm90a/mma.cuh"
-#include "sm90a/packed_formats.cuh"
 
 namespace ac4k {
 
@@ -51,16 +52,43 @@ __device__ __forceinline__ void multiply_sub_block(uint32_t block,
     }
   }
 }
-template <typename Format, typename Factor, int kColumns, int j = 0, typename Tokens>
+template <typename Format, typename Factor, int kColumns, int j, typename Tokens>
+__device__ __forceinline__ void multiply_weights(uint32_t block,
+                                                 const typename Format::Header& header,
+                                                 const Tokens& x, int thread,
+                                                 float (&sums)[kColumns / 8][4]) {
+  const SubBlockWeights<Format, Factor, j> weights(block, header, thread);
+  uint32_t a[4][4];
+  weights.template make<0>(a[0]);
+  weights.template make<1>(a[1]);
+  weights.template make<2>(a[2]);
+  weights.template make<3>(a[3]);
+#pragma unroll
+  for (int c = 0; c < kColumns / 8; ++c) {
+    uint32_t b[4];  // of two steps
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      if (step % 2 == 0) load_matrices(b, x.at(c, j, step / 2));
+      const int pair = step % 2 * 2;
+      multiply_add<Factor>(sums[c], a[step], b[pair], b[pair + 1]);
+    }
+  }
+}
+
+template <typename Format, typename Factor, int kColumns, bool kExact, int j = 0, typename Tokens>
 __device__ __forceinline__ void multiply_block(uint32_t block,
                                                const typename Format::Header& header,
                                                const Tokens& x, int thread,
                                                float (&sums)[kColumns / 8][4]) {
-  // There are too many numbers for the work of sub-blocks to overlap.
-  if constexpr (Format::kHasOffsets || kColumns == 32) __syncwarp();
-  multiply_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums);
+  if constexpr (kExact) {
+    // There are too many numbers for the work of sub-blocks to overlap.
+    if constexpr (Format::kHasOffsets || kColumns == 32) __syncwarp();
+    multiply_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums);
+  } else {
+    multiply_weights<Format, Factor, kColumns, j>(block, header, x, thread, sums);
+  }
   if constexpr (j + 1 < Format::kSubBlocks) {
-    multiply_block<Format, Factor, kColumns, j + 1>(block, header, x, thread, sums);
+    multiply_block<Format, Factor, kColumns, kExact, j + 1>(block, header, x, thread, sums);
   }
 }
 
