@@ -18,9 +18,9 @@ struct FewTile {
   double cost;
 };
 constexpr FewTile kFewTiles[] = {
-    {0, 8, 1, 0.05}, {0, 8, 2, 0.085}, {1, 16, 1, 0.06}, {2, 32, 1, 0.095}};
-constexpr double kManyCosts[] = {0.283, 0.335, 0.45, 0.355, 0.648};
-constexpr double kFewStart = 5.5, kManyStart = 7.0;
+    {0, 8, 1, 0.055}, {0, 8, 2, 0.115}, {1, 16, 1, 0.067}, {1, 16, 2, 0.135}, {2, 32, 1, 0.1}};
+constexpr double kManyCosts[] = {0.235, 0.34, 0.45, 0.345, 0.63};
+constexpr double kFewStart = 5.7, kManyStart = 6.3;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
 
 double estimated_time(const MixedTile& tile, const MixedShape& shape, const ClusterRoom& room) {

@@ -81,7 +81,7 @@ struct ManyTile {
   int tokens;
   int consumers;
 };
-inline constexpr ManyTile kManyTiles[] = {{32, 3}, {64, 3}, {64, 4}, {128, 2}, {256, 2}};
+inline constexpr ManyTile kManyTiles[] = {{64, 2}, {64, 3}, {64, 4}, {128, 2}, {256, 2}};
 inline constexpr int kNumManyTiles = sizeof(kManyTiles) / sizeof(kManyTiles[0]);
 inline constexpr int kManyShared = 226 * 1024;
 AC4K_ON_BOTH_SIDES constexpr int many_threads(const ManyTile& tile) {

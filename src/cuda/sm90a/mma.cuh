@@ -110,7 +110,6 @@ struct WarpgroupProduct;
       }                                                                                         \
     }                                                                                           \
   };
-AC4K_WARPGROUP_PRODUCT(32, AC4K_OPERANDS_0, "{%16, %17, %18, %19}", "%20", AC4K_SUMS_16(0))
 AC4K_WARPGROUP_PRODUCT(64, AC4K_OPERANDS_0 ", " AC4K_OPERANDS_1, "{%32, %33, %34, %35}", "%36",
                        AC4K_SUMS_16(0), AC4K_SUMS_16(16))
 AC4K_WARPGROUP_PRODUCT(128,
