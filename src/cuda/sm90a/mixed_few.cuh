@@ -107,7 +107,7 @@ template <typename Format, typename T, int kColumns>
 __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   using Layout = FewLayout<Format, kColumns>;
   constexpr int kGroups = Layout::kGroups, kWorkers = kGroups * 128;
-  constexpr bool kExact = !Format::kHasOffsets && kColumns == 8;
+  constexpr bool kExact = kColumns == 8;
   extern __shared__ __align__(1024) unsigned char unaligned[];
   const uint32_t start = shared_address(unaligned), base = (start + 1023) & ~1023u;
   const int stages = params.few_stages;

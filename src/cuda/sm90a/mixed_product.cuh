@@ -1,6 +1,6 @@
 // Few tokens: the codes of weights times the tokens by the matrix products of warps. As integers,
 // scales come in as the sums leave the product: exact. As 16-bit weights they take less time where
-// there are offsets, which would want a product of their own, or many sums.
+// there are many sums, and no product with ones for offsets.
 #pragma once
 
 #include "sm90a/mixed_weights.cuh"
@@ -17,12 +17,26 @@ __device__ __forceinline__ void multiply_sub_block(uint32_t block,
                                                    float (&sums)[kColumns / 8][4]) {
   using Planes = typename Format::Planes;
   const auto codes = Planes::load(block, j, thread);
-  const auto scales = Format::template scales<j>(header);
+  auto scales = Format::template scales<j>(header);
   uint32_t a[4][4];
-  Planes::template fragment<Factor, 0>(codes, a[0]);
-  Planes::template fragment<Factor, 1>(codes, a[1]);
-  Planes::template fragment<Factor, 2>(codes, a[2]);
-  Planes::template fragment<Factor, 3>(codes, a[3]);
+  if constexpr (Format::kHasOffsets) {
+    // The sums of tokens, which offsets want anyway, take the bias away.
+#pragma unroll
+    for (int i = 0; i < 2 * Format::kGroups; ++i) {
+      float& offset = scales.offset[i / Format::kGroups][i % Format::kGroups];
+      offset = __fmaf_rn(scales.scale[i / Format::kGroups][i % Format::kGroups],
+                         -Planes::template kBias<Factor>, offset);
+    }
+    Planes::template biased_fragment<Factor, 0>(codes, a[0]);
+    Planes::template biased_fragment<Factor, 1>(codes, a[1]);
+    Planes::template biased_fragment<Factor, 2>(codes, a[2]);
+    Planes::template biased_fragment<Factor, 3>(codes, a[3]);
+  } else {
+    Planes::template fragment<Factor, 0>(codes, a[0]);
+    Planes::template fragment<Factor, 1>(codes, a[1]);
+    Planes::template fragment<Factor, 2>(codes, a[2]);
+    Planes::template fragment<Factor, 3>(codes, a[3]);
+  }
   constexpr uint32_t kOne = is_same<Factor, __half> ? 0x3c003c00u : 0x3f803f80u;
   constexpr uint32_t kOnes[4] = {kOne, kOne, kOne, kOne};
   constexpr int kSteps = 4 / Format::kGroups;  // of a group

@@ -174,10 +174,19 @@ struct BitPlanes {
 
   template <typename T, int kStep>
   static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
-    fragment_part<T, kStep, 0>(codes, a);
-    fragment_part<T, kStep, 1>(codes, a);
-    fragment_part<T, kStep, 2>(codes, a);
-    fragment_part<T, kStep, 3>(codes, a);
+    biased_fragment<T, kStep>(codes, a);
+#pragma unroll
+    for (uint32_t& pair : a) pair = minus_zero<T, kZero>(pair);
+  }
+  // Too large by kBias.
+  template <typename T>
+  static constexpr float kBias = (is_same<T, __half> ? 1024.0f : 128.0f) + kZero;
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void biased_fragment(const Codes& codes, uint32_t (&a)[4]) {
+    biased_part<T, kStep, 0>(codes, a);
+    biased_part<T, kStep, 1>(codes, a);
+    biased_part<T, kStep, 2>(codes, a);
+    biased_part<T, kStep, 3>(codes, a);
   }
 
  private:
@@ -192,7 +201,7 @@ struct BitPlanes {
                                              : 4 * kStep + i;
 
   template <typename T, int kStep, int i>
-  static __device__ __forceinline__ void fragment_part(const Codes& codes, uint32_t (&a)[4]) {
+  static __device__ __forceinline__ void biased_part(const Codes& codes, uint32_t (&a)[4]) {
     constexpr uint32_t kMask = ((1u << kLowBits) - 1) * 0x00010001u;
     uint32_t bits =
         and_or(shift_right<kPlace<kLowBits, kStep, i>>(codes.low[kWord<kLowBits, kStep, i>]), kMask,
@@ -203,7 +212,7 @@ struct BitPlanes {
                         codes.high[kWord<kHighBits, kStep, i>]),
                     kHighMask, bits);
     }
-    a[i] = minus_zero<T, kZero>(bits);
+    a[i] = bits;
   }
 };
 
