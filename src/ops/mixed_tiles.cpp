@@ -18,9 +18,9 @@ struct FewTile {
   double cost;
 };
 constexpr FewTile kFewTiles[] = {
-    {0, 8, 1, 0.055}, {0, 8, 2, 0.115}, {1, 16, 1, 0.067}, {1, 16, 2, 0.135}, {2, 32, 1, 0.1}};
+    {0, 8, 1, 0.055}, {0, 8, 2, 0.115}, {1, 16, 1, 0.067}, {2, 32, 1, 0.083}};
 constexpr double kManyCosts[] = {0.235, 0.34, 0.45, 0.345, 0.63};
-constexpr double kFewStart = 5.7, kManyStart = 6.3;
+constexpr double kFewStart = 5.7, kManyStart = 6.3, kNextTurn = 3.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
 
 double estimated_time(const MixedTile& tile, const MixedShape& shape, const ClusterRoom& room) {
@@ -32,8 +32,8 @@ double estimated_time(const MixedTile& tile, const MixedShape& shape, const Clus
   const int64_t steps = ceil_div(shape.k_blocks, tile.splits) * shape.sub_blocks;
   const double step = tile.few ? kFewTiles[tile.index].cost : kManyCosts[tile.index];
   const double start = tile.few ? kFewStart : kManyStart;
-  return static_cast<double>(ceil_div(clusters, at_once)) *
-         (static_cast<double>(steps) * step + start);
+  const auto turns = static_cast<double>(ceil_div(clusters, at_once));
+  return start + turns * static_cast<double>(steps) * step + (turns - 1) * kNextTurn;
 }
 
 int few_weight_bytes(const MixedShape& shape) {  // of a stage

@@ -6,11 +6,11 @@
 #include "sm90a/mixed_few_any.cuh"
 #include "sm90a/mixed_many.cuh"
 
-// Two blocks on an SM for up to 16 tokens: see kFewTiles of ops/mixed_tiles.cpp.
-#define AC4K_MIXED_FEW(Format, T, suffix, columns)                                       \
-  extern "C" __global__ void __launch_bounds__(ac4k::kFewThreads, columns <= 16 ? 2 : 1) \
-  few_##columns##_##suffix(const __grid_constant__ ac4k::MixedParams params) {           \
-    ac4k::multiply_few_tokens<ac4k::Format, T, columns>(params);                         \
+// Two blocks on an SM for eight tokens: see kFewTiles of ops/mixed_tiles.cpp.
+#define AC4K_MIXED_FEW(Format, T, suffix, columns)                                      \
+  extern "C" __global__ void __launch_bounds__(ac4k::kFewThreads, columns == 8 ? 2 : 1) \
+  few_##columns##_##suffix(const __grid_constant__ ac4k::MixedParams params) {          \
+    ac4k::multiply_few_tokens<ac4k::Format, T, columns>(params);                        \
   }
 #define AC4K_MIXED_FEW_ANY(Format, T, suffix)                                             \
   extern "C" __global__ void __launch_bounds__(ac4k::kFewAnyThreads, 1) few_any_##suffix( \

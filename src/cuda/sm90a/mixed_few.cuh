@@ -100,6 +100,22 @@ __device__ __forceinline__ void stream_tokens(const MixedParams& params, const F
   }
 }
 
+// Blocks b and on of a stage, as far as there are any.
+template <typename Format, typename T, int kColumns, int kBlocks, int b = 0>
+__device__ __forceinline__ void multiply_blocks(uint32_t stage, uint32_t x, int blocks, int thread,
+                                                uint32_t (&a)[2][4][4],
+                                                float (&sums)[kColumns / 8][4]) {
+  if (b < blocks) {
+    constexpr uint32_t kBoxes = Format::kSubBlocks * (kColumns * kSubBlockK * 2 >> 4);
+    const uint32_t block = stage + b * Format::kBytes;
+    multiply_weights<Format, T, kColumns, b * Format::kSubBlocks % 2>(
+        block, Format::header(block, thread), x + b * kBoxes, thread, a, sums);
+  }
+  if constexpr (b + 1 < kBlocks) {
+    multiply_blocks<Format, T, kColumns, kBlocks, b + 1>(stage, x, blocks, thread, a, sums);
+  }
+}
+
 // Grid: (row tiles * splits, tiles of kColumns tokens), clusters of `splits` blocks. Block:
 // kFewThreads. Shared memory: few_once and few_stages times few_stage. Weights are aligned to 16
 // bytes. Roofline: HBM, the weights.
@@ -107,7 +123,6 @@ template <typename Format, typename T, int kColumns>
 __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   using Layout = FewLayout<Format, kColumns>;
   constexpr int kGroups = Layout::kGroups, kWorkers = kGroups * 128;
-  constexpr bool kExact = kColumns == 8;
   extern __shared__ __align__(1024) unsigned char unaligned[];
   const uint32_t start = shared_address(unaligned), base = (start + 1023) & ~1023u;
   const int stages = params.few_stages;
@@ -120,7 +135,8 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
                       static_cast<int>(blockIdx.y) * kColumns, first_block, num_blocks,
                       (num_blocks + Layout::kStageBlocks - 1) / Layout::kStageBlocks};
   const int num_tokens = min(kColumns, params.num_tokens - work.first_token);
-  const int lane = threadIdx.x % 32, group = threadIdx.x / 128;
+  const int lane = threadIdx.x % 32;
+  const int group = kColumns == 8 ? threadIdx.x / 128 : same_in_warp(threadIdx.x / 128);
   const int count = num_tokens * kTileRows;  // of sums
 
   if (threadIdx.x == kWorkers) {
@@ -150,26 +166,36 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   }
 
   const int thread = threadIdx.x % 128;
-  const uint32_t x_lane = layout.tokens + lane % 8 * 128 + ((lane / 8 ^ lane % 8) << 4);
   float sums[kColumns / 8][4] = {};
   FewPlace place{group, 0};
-  const auto multiply_stage = [&](int blocks) {
-    wait_for(layout.full + 8 * place.stage, place.parity);
-    const uint32_t stage = layout.weights + place.stage * Layout::kStageBytes;
-    const uint32_t tokens = x_lane + place.stage * Layout::kXBytes;
-#pragma unroll
-    for (int b = 0; b < Layout::kStageBlocks; ++b) {
-      if (b < blocks) {
-        const uint32_t block = stage + b * Format::kBytes;
-        const uint32_t boxes = tokens + b * Format::kSubBlocks * Layout::kBoxBytes;
-        const TokensInBoxes<kColumns> x{{boxes, boxes ^ 64u}};
-        multiply_block<Format, T, kColumns, kExact>(block, Format::header(block, thread), x, thread,
-                                                    sums);
-      }
-    }
+  const auto release_stage = [&] {
     __syncwarp();
     if (lane == 0) arrive(layout.empty + 8 * place.stage);
     place.advance(kGroups, stages);
+  };
+  const auto multiply_stage = [&](int blocks) {
+    wait_for(layout.full + 8 * place.stage, place.parity);
+    const uint32_t stage = layout.weights + place.stage * Layout::kStageBytes;
+    const uint32_t tokens = layout.tokens + place.stage * Layout::kXBytes;
+    if constexpr (kColumns == 8) {
+      const uint32_t x_lane = tokens + lane % 8 * 128 + ((lane / 8 ^ lane % 8) << 4);
+#pragma unroll
+      for (int b = 0; b < Layout::kStageBlocks; ++b) {
+        if (b < blocks) {
+          const uint32_t block = stage + b * Format::kBytes;
+          const uint32_t boxes = x_lane + b * Format::kSubBlocks * Layout::kBoxBytes;
+          const TokensInBoxes<kColumns> x{{boxes, boxes ^ 64u}};
+          multiply_block<Format, T, kColumns>(block, Format::header(block, thread), x, thread,
+                                              sums);
+        }
+      }
+    } else {
+      uint32_t a[2][4][4];
+      multiply_blocks<Format, T, kColumns, Layout::kStageBlocks>(stage, matrix_at(tokens), blocks,
+                                                                 thread, a, sums);
+      wait_for_products<0>();
+    }
+    release_stage();
   };
   // Whole stages have no branches: the work of their blocks overlaps.
   const int whole_stages = num_blocks / Layout::kStageBlocks;

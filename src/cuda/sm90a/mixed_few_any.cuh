@@ -207,8 +207,8 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
     for (int b = 0; b < Layout::kStageBlocks; ++b) {
       if (b < blocks) {
         const uint32_t block = stage + b * Format::kBytes;
-        multiply_block<Format, Factor, kColumns, true>(block, Format::header(block, thread), x,
-                                                       thread, sums);
+        multiply_block<Format, Factor, kColumns>(block, Format::header(block, thread), x, thread,
+                                                 sums);
 #pragma unroll
         for (int c = 0; c < kColumns / 8; ++c) x.rows[c] += kBlockColumns * 2;
       }

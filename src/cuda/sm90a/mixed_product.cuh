@@ -1,6 +1,5 @@
-// Few tokens: the codes of weights times the tokens by the matrix products of warps. As integers,
-// scales come in as the sums leave the product: exact. As 16-bit weights they take less time where
-// there are many sums, and no product with ones for offsets.
+// Few tokens: the codes of weights, as integers, times the tokens by the matrix products of warps;
+// scales come in as the sums leave the product. For more than eight tokens that are too many sums.
 #pragma once
 
 #include "sm90a/mixed_weights.cuh"
@@ -66,43 +65,44 @@ __device__ __forceinline__ void multiply_sub_block(uint32_t block,
     }
   }
 }
-template <typename Format, typename Factor, int kColumns, int j, typename Tokens>
-__device__ __forceinline__ void multiply_weights(uint32_t block,
-                                                 const typename Format::Header& header,
-                                                 const Tokens& x, int thread,
-                                                 float (&sums)[kColumns / 8][4]) {
-  const SubBlockWeights<Format, Factor, j> weights(block, header, thread);
-  uint32_t a[4][4];
-  weights.template make<0>(a[0]);
-  weights.template make<1>(a[1]);
-  weights.template make<2>(a[2]);
-  weights.template make<3>(a[3]);
-#pragma unroll
-  for (int c = 0; c < kColumns / 8; ++c) {
-    uint32_t b[4];  // of two steps
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      if (step % 2 == 0) load_matrices(b, x.at(c, j, step / 2));
-      const int pair = step % 2 * 2;
-      multiply_add<Factor>(sums[c], a[step], b[pair], b[pair + 1]);
-    }
-  }
-}
-
-template <typename Format, typename Factor, int kColumns, bool kExact, int j = 0, typename Tokens>
+template <typename Format, typename Factor, int kColumns, int j = 0, typename Tokens>
 __device__ __forceinline__ void multiply_block(uint32_t block,
                                                const typename Format::Header& header,
                                                const Tokens& x, int thread,
                                                float (&sums)[kColumns / 8][4]) {
-  if constexpr (kExact) {
-    // There are too many numbers for the work of sub-blocks to overlap.
-    if constexpr (Format::kHasOffsets || kColumns == 32) __syncwarp();
-    multiply_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums);
-  } else {
-    multiply_weights<Format, Factor, kColumns, j>(block, header, x, thread, sums);
-  }
+  // There are too many numbers for the work of sub-blocks to overlap.
+  if constexpr (Format::kHasOffsets || kColumns == 32) __syncwarp();
+  multiply_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums);
   if constexpr (j + 1 < Format::kSubBlocks) {
-    multiply_block<Format, Factor, kColumns, kExact, j + 1>(block, header, x, thread, sums);
+    multiply_block<Format, Factor, kColumns, j + 1>(block, header, x, thread, sums);
+  }
+}
+
+// The same by products of warpgroups, which take 16-bit weights and find the tokens in shared
+// memory: boxes of 64 columns, the first at the matrix `x`. Of the two halves of `a` one is read by
+// a product while the other is made.
+template <typename Format, typename T, int kColumns, int kHalf, int j = 0>
+__device__ __forceinline__ void multiply_weights(uint32_t block,
+                                                 const typename Format::Header& header, uint32_t x,
+                                                 int thread, uint32_t (&a)[2][4][4],
+                                                 float (&sums)[kColumns / 8][4]) {
+  constexpr uint32_t kBox = kColumns * kSubBlockK * 2 >> 4, kSixteenColumns = 32 >> 4;
+  const SubBlockWeights<Format, T, j> weights(block, header, thread);
+  wait_for_products<1>();
+  weights.template make<0>(a[kHalf][0]);
+  weights.template make<1>(a[kHalf][1]);
+  weights.template make<2>(a[kHalf][2]);
+  weights.template make<3>(a[kHalf][3]);
+  fence_registers();
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+    WarpgroupProduct<kColumns>::template run<T>(
+        reinterpret_cast<float (&)[kColumns / 2]>(sums), a[kHalf][step],
+        matrix_descriptor(x + j * kBox + step * kSixteenColumns));
+  }
+  commit_products();
+  if constexpr (j + 1 < Format::kSubBlocks) {
+    multiply_weights<Format, T, kColumns, 1 - kHalf, j + 1>(block, header, x, thread, a, sums);
   }
 }
 

@@ -32,6 +32,11 @@ __device__ __forceinline__ void load_matrices(uint32_t (&matrices)[4], uint32_t 
 
 // --- Warpgroups --------------------------------------------------------------------------------
 
+// For the compiler to know it: what descriptors are made of then stays in uniform registers.
+__device__ __forceinline__ int same_in_warp(int value) {
+  return __shfl_sync(0xffffffffu, value, 0);
+}
+
 // Registers that the next wgmma reads are written, and those of the one before it may be.
 __device__ __forceinline__ void fence_registers() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -110,6 +115,9 @@ struct WarpgroupProduct;
       }                                                                                         \
     }                                                                                           \
   };
+AC4K_WARPGROUP_PRODUCT(16, "%0, %1, %2, %3, %4, %5, %6, %7", "{%8, %9, %10, %11}", "%12",
+                       AC4K_SUMS_4(0), AC4K_SUMS_4(4))
+AC4K_WARPGROUP_PRODUCT(32, AC4K_OPERANDS_0, "{%16, %17, %18, %19}", "%20", AC4K_SUMS_16(0))
 AC4K_WARPGROUP_PRODUCT(64, AC4K_OPERANDS_0 ", " AC4K_OPERANDS_1, "{%32, %33, %34, %35}", "%36",
                        AC4K_SUMS_16(0), AC4K_SUMS_16(16))
 AC4K_WARPGROUP_PRODUCT(128,
