@@ -1221,7 +1221,8 @@ def quant_linear(
 
     out = x W^T + bias with the values W [N, K] of the blocks that `pack_weight` was given.
     Activations are not quantised: as exact as the product of 16-bit numbers with sums in
-    float32, rounded once. config chooses a kernel as `quant_linear_configs` numbers them; 0
+    float32, rounded once; a GPU may round W to the type of x, so that with float16 it has to
+    lie within its range. config chooses a kernel as `quant_linear_configs` numbers them; 0
     leaves it to the library.
 
     x: [..., K] of float32, float16, bfloat16; any strides, the last dim contiguous

@@ -59,10 +59,12 @@ const RegisterOp kOp{{
                  ", config: int = 0) -> T[..., N]",
     .types = "T: f32 f16 bf16",
     .doc = "Linear layer with packed block-quantised weights; see `linear`.",
-    .formula = "out = x W^T + bias with the values W [N, K] of the blocks that `pack_weight` was"
-               " given. Activations are not quantised: as exact as the product of 16-bit numbers"
-               " with sums in float32, rounded once. config chooses a kernel as"
-               " `quant_linear_configs` numbers them; 0 leaves it to the library.",
+    .formula =
+        "out = x W^T + bias with the values W [N, K] of the blocks that `pack_weight` was"
+        " given. Activations are not quantised: as exact as the product of 16-bit numbers"
+        " with sums in float32, rounded once; a GPU may round W to the type of x, so that with"
+        " float16 it has to lie within its range. config chooses a kernel as"
+        " `quant_linear_configs` numbers them; 0 leaves it to the library.",
     .example =
         ">>> import numpy as np\n"
         ">>> q = np.zeros((2, 1, 18), np.uint8)\n"
