@@ -47,6 +47,13 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/.git)
   if(NOT result EQUAL 0)
     set(AC4K_BUILD_GIT)
   endif()
+  # Of the commit that is built, not of the one that was configured.
+  execute_process(COMMAND git -C ${PROJECT_SOURCE_DIR} rev-parse --git-path logs/HEAD
+                  OUTPUT_VARIABLE moves OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  get_filename_component(moves "${moves}" ABSOLUTE BASE_DIR ${PROJECT_SOURCE_DIR})
+  if(EXISTS ${moves} AND NOT IS_DIRECTORY ${moves})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${moves})
+  endif()
 endif()
 configure_file(cmake/build_config.hpp.in ${PROJECT_BINARY_DIR}/generated/core/build_config.hpp @ONLY)
 
