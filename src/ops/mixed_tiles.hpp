@@ -25,16 +25,23 @@ struct MixedShape {
   int64_t block_bytes;   // of one of them
   bool whole_columns;    // K is a multiple of 64: what kernels for few tokens want
   int shared_per_block;  // of the GPU
+
+  bool operator==(const MixedShape&) const = default;
 };
 
 // Clusters of n blocks that run at once, one block or two on an SM.
 struct ClusterRoom {
   std::array<int, kMaxSplits + 1> one{}, two{};
+
+  bool operator==(const ClusterRoom&) const = default;
 };
 
 // Every tile that can multiply the shape.
 std::vector<MixedTile> mixed_tiles(const MixedShape& shape);
-// The one that is expected to be the fastest; the shape must have one.
+// The one with this number, from 1, if there are so many: their count is returned.
+int64_t mixed_tile_at(const MixedShape& shape, int64_t number, MixedTile* tile);
+// The one that is expected to be the fastest; the shape must have one. A model has few shapes: a
+// thread remembers those that it has asked for.
 MixedTile best_mixed_tile(const MixedShape& shape, const ClusterRoom& room);
 // "few_16x64_split2": tokens x features; "pair": two blocks on an SM.
 std::string name_of(const MixedTile& tile);

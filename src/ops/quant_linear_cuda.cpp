@@ -151,14 +151,12 @@ class Launcher {
       *tile = best_mixed_tile(shape_, room);
       return AC4K_OK;
     }
-    const std::vector<MixedTile> tiles = mixed_tiles(shape_);
-    const auto count = static_cast<int64_t>(tiles.size());
+    const int64_t count = mixed_tile_at(shape_, args_.config, tile);
     if (args_.config > count) {
       return fail(AC4K_INVALID_VALUE, call_.op.signature.name,
                   ": argument 'config': expected one of 0 to ", count, " for this size, got ",
                   args_.config);
     }
-    *tile = tiles[static_cast<size_t>(args_.config - 1)];
     return AC4K_OK;
   }
 

@@ -46,6 +46,37 @@ TEST(MixedTiles, TheFastestIsChosen) {
   EXPECT_EQ(best(1, 14336, 4096), "few_8x64_pair_split1");
 }
 
+TEST(MixedTiles, WhatIsRememberedIsThatOfTheShapeAndTheGpu) {
+  ClusterRoom small = kRoom;
+  for (auto* fit : {&small.one, &small.two}) {
+    for (int& clusters : *fit) clusters /= 8;
+  }
+  std::set<std::string> names;
+  for (int round = 0; round < 2; ++round) {
+    for (int64_t tokens = 1; tokens <= 300; tokens += 13) {
+      const MixedShape shape = shape_of(WeightFormat::q4_0, tokens, 4096, 14336);
+      names.insert(std::to_string(tokens) + name_of(best_mixed_tile(shape, kRoom)));
+      names.insert(std::to_string(tokens) + "small" + name_of(best_mixed_tile(shape, small)));
+    }
+  }
+  EXPECT_EQ(names.size(), 2u * 24u);  // the second round found the same
+  EXPECT_EQ(best(1, 4096, 14336), "few_8x64_split2");
+}
+
+TEST(MixedTiles, TilesHaveNumbersFromOne) {
+  const MixedShape shape = shape_of(WeightFormat::q4_0, 8, 4096, 4096);
+  const auto tiles = mixed_tiles(shape);
+  MixedTile tile{};
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    const auto number = static_cast<int64_t>(i + 1);
+    EXPECT_EQ(mixed_tile_at(shape, number, &tile), static_cast<int64_t>(tiles.size()));
+    EXPECT_EQ(name_of(tile), name_of(tiles[i]));
+  }
+  const std::string last = name_of(tile);
+  EXPECT_EQ(mixed_tile_at(shape, 1000, &tile), static_cast<int64_t>(tiles.size()));
+  EXPECT_EQ(name_of(tile), last);
+}
+
 TEST(MixedTiles, EveryFormatHasTilesThatFit) {
   for (int f = 0; f < kNumWeightFormats; ++f) {
     const auto format = static_cast<WeightFormat>(f);
