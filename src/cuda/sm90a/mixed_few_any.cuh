@@ -115,45 +115,33 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
   const uint32_t row_bytes = few_any_row(params.split_blocks * kBlockColumns);
   const int count = num_tokens * kTileRows;  // of sums
 
-  if (group == kFewAnyGroups) {
-    const unsigned char* weights =
-        params.weights +
-        (static_cast<int64_t>(row_tile) * params.k_blocks + first_block) * Format::kBytes;
-    const auto fill = [&](int i, int stage) {
-      const int blocks = min(Layout::kStageBlocks, num_blocks - i * Layout::kStageBlocks);
-      const uint32_t bytes = static_cast<uint32_t>(blocks) * Format::kBytes;
-      arrive_and_expect(full + 8 * stage, bytes);
-      copy_bytes(base + stage * Layout::kStageBytes,
-                 weights + static_cast<int64_t>(i) * Layout::kStageBytes, bytes, full + 8 * stage);
-    };
-    const int early = min(num_stages, Layout::kStages);
-    if (lane == 0) {
-      for (int s = 0; s < Layout::kStages; ++s) {
-        init_barrier(full + 8 * s, 1);
-        init_barrier(empty + 8 * s, 4);
-      }
-      init_barrier(all_received, 1);
-      publish_barriers();
-      arrive_and_expect(all_received, static_cast<uint32_t>(count) * 4);
-      // Weights do not come from the kernel before: they are fetched while it still runs.
-      for (int i = 0; i < early; ++i) fill(i, i);
+  const unsigned char* weights =
+      params.weights +
+      (static_cast<int64_t>(row_tile) * params.k_blocks + first_block) * Format::kBytes;
+  const auto fill = [&](int i, int stage) {
+    const int blocks = min(Layout::kStageBlocks, num_blocks - i * Layout::kStageBlocks);
+    const uint32_t bytes = static_cast<uint32_t>(blocks) * Format::kBytes;
+    arrive_and_expect(full + 8 * stage, bytes);
+    copy_bytes(base + stage * Layout::kStageBytes,
+               weights + static_cast<int64_t>(i) * Layout::kStageBytes, bytes, full + 8 * stage);
+  };
+  const int early = min(num_stages, Layout::kStages);
+  const bool fills = threadIdx.x == kWorkers;
+  if (fills) {
+    for (int s = 0; s < Layout::kStages; ++s) {
+      init_barrier(full + 8 * s, 1);
+      init_barrier(empty + 8 * s, 4);
     }
-    __syncwarp();
-    cluster_announce();
-    synchronise<1, kWorkers + 32>();
-    if (lane == 0) {
-      RingPlace<Layout::kStages> place;
-      for (int i = early; i < num_stages; ++i, place.advance()) {
-        wait_for(empty + 8 * place.stage, place.parity);
-        fill(i, place.stage);
-      }
-    }
-    return;
+    init_barrier(all_received, 1);
+    publish_barriers();
+    arrive_and_expect(all_received, static_cast<uint32_t>(count) * 4);
+    // Weights do not come from the kernel before: they are fetched while it still runs.
+    for (int i = 0; i < early; ++i) fill(i, i);
   }
-
+  __syncwarp();
   cluster_announce();
-  wait_for_previous_kernels();
-  {
+  if (group < kFewAnyGroups) {
+    wait_for_previous_kernels();
     const int units = num_blocks * (kBlockColumns / 8);  // of eight numbers, of a token
     const int first_column = first_block * kBlockColumns;
     const T* x = static_cast<const T*>(params.x) + first_column;
@@ -182,9 +170,17 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
         }
       }
     }
+    allow_next_kernel();
   }
-  allow_next_kernel();
-  synchronise<1, kWorkers + 32>();
+  __syncthreads();
+  if (group == kFewAnyGroups) {
+    RingPlace<Layout::kStages> place;
+    for (int i = early; fills && i < num_stages; ++i, place.advance()) {
+      wait_for(empty + 8 * place.stage, place.parity);
+      fill(i, place.stage);
+    }
+    return;
+  }
 
   const int thread = threadIdx.x % 128;
   uint32_t x_rows[kColumns / 8];  // this lane's row of the matrices; rows that are not there repeat
