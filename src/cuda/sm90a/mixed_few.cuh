@@ -109,7 +109,7 @@ __device__ __forceinline__ void multiply_blocks(uint32_t stage, uint32_t x, int 
     constexpr uint32_t kBoxes = Format::kSubBlocks * (kColumns * kSubBlockK * 2 >> 4);
     const uint32_t block = stage + b * Format::kBytes;
     multiply_weights<Format, T, kColumns, b * Format::kSubBlocks % 2>(
-        block, Format::header(block, thread), x + b * kBoxes, thread, a, sums);
+        block, weight_header<Format, T>(block, thread), x + b * kBoxes, thread, a, sums);
   }
   if constexpr (b + 1 < kBlocks) {
     multiply_blocks<Format, T, kColumns, kBlocks, b + 1>(stage, x, blocks, thread, a, sums);

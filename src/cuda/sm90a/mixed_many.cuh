@@ -132,7 +132,7 @@ struct ConsumerState {
 // which box of a stage of x it meets; kLast that the block is the last of its stage.
 template <typename Format, typename T, typename Layout, int kHalf, bool kLast, int j = 0>
 __device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, uint32_t block,
-                                                    const typename Format::Header& header,
+                                                    const WeightHeader<Format, T>& header,
                                                     uint32_t weights_empty, int thread,
                                                     ConsumerState<Layout>& state) {
   auto& a = state.a[kHalf];
@@ -183,11 +183,11 @@ __device__ __forceinline__ void multiply_stage(const Rings<Layout>& rings, Weigh
   const uint32_t block = rings.weights(w.stage) + group * Layout::kConsumerBytes;
   const uint32_t empty = rings.weights_empty(w.stage);
   multiply_sub_blocks<Format, T, Layout, 0, kBlocks == 1>(
-      rings, block, Format::header(block, thread), empty, thread, state);
+      rings, block, weight_header<Format, T>(block, thread), empty, thread, state);
   if constexpr (kBlocks == 2) {
     const uint32_t second = block + Format::kBytes;
     multiply_sub_blocks<Format, T, Layout, Format::kSubBlocks % 2, true>(
-        rings, second, Format::header(second, thread), empty, thread, state);
+        rings, second, weight_header<Format, T>(second, thread), empty, thread, state);
   }
   w.advance();
 }

@@ -83,7 +83,7 @@ __device__ __forceinline__ void multiply_block(uint32_t block,
 // a product while the other is made.
 template <typename Format, typename T, int kColumns, int kHalf, int j = 0>
 __device__ __forceinline__ void multiply_weights(uint32_t block,
-                                                 const typename Format::Header& header, uint32_t x,
+                                                 const WeightHeader<Format, T>& header, uint32_t x,
                                                  int thread, uint32_t (&a)[2][4][4],
                                                  float (&sums)[kColumns / 8][4]) {
   constexpr uint32_t kBox = kColumns * kSubBlockK * 2 >> 4, kSixteenColumns = 32 >> 4;

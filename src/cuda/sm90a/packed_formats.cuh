@@ -241,6 +241,7 @@ struct BytePlanes {
 // Codes of four bits that are places in a table of 16 bytes, biased by 128.
 template <int kSubBlocks, uint32_t kTable0, uint32_t kTable1, uint32_t kTable2, uint32_t kTable3>
 struct TablePlanes {
+  static constexpr int kZero = 0;
   using Planes = BitPlanes<kSubBlocks, 4, 0, 0>;
   static constexpr int kBytes = Planes::kBytes;
   using Codes = typename Planes::Codes;
@@ -429,6 +430,7 @@ template <typename PlanesType, int kGroupsOf, bool kOffsets, typename Decode>
 struct SuperBlocks {
   using Planes = PlanesType;
   static constexpr int kSubBlocks = 4, kGroups = kGroupsOf;
+  static constexpr bool kSharedByLanes = true;
   static constexpr bool kHasOffsets = kOffsets;
   static constexpr int kBytes = Planes::kBytes + 32 * Decode::kQuadBytes;
   using Scales = GroupScales<kGroups, kHasOffsets>;
