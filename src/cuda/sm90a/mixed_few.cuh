@@ -69,22 +69,45 @@ struct FewShare {
 
 // One thread each fills the ring with weights and with tokens; it is empty to begin with.
 template <typename Format, typename Layout>
-__device__ __forceinline__ void stream_weights(const MixedParams& params, const FewShare& share,
-                                               const Layout& layout) {
-  const unsigned char* from =
-      params.weights +
-      (static_cast<int64_t>(share.row_tile) * params.k_blocks + share.first_block) * Format::kBytes;
-  int left = share.num_blocks * Format::kBytes;
-  FewPlace place{0, 1};
-  for (; left > 0; left -= Layout::kStageBytes, from += Layout::kStageBytes) {
-    const uint32_t bytes = static_cast<uint32_t>(min(left, Layout::kStageBytes));
-    wait_for(layout.empty + 8 * place.stage, place.parity);
-    arrive_and_expect(layout.full + 8 * place.stage, bytes);
-    copy_bytes(layout.weights + place.stage * Layout::kStageBytes, from, bytes,
-               layout.full + 8 * place.stage);
-    place.advance(1, params.few_stages);
+class WeightStream {
+ public:
+  // From stage `first` on.
+  __device__ __forceinline__ WeightStream(const MixedParams& params, const FewShare& share,
+                                          const Layout& layout, int first)
+      : from_(params.weights +
+              (static_cast<int64_t>(share.row_tile) * params.k_blocks + share.first_block) *
+                  Format::kBytes +
+              first * Layout::kStageBytes),
+        left_(share.num_blocks * Format::kBytes - first * Layout::kStageBytes),
+        layout_(layout),
+        place_{first, 1} {}
+  // The first stages, which are empty: fewer than there are.
+  __device__ __forceinline__ void begin(int stages) {
+    for (; place_.stage < stages && left_ > 0; ++place_.stage) copy();
   }
-}
+  // Those that are left, each as soon as its place is empty.
+  __device__ __forceinline__ void finish(int stages) {
+    for (; left_ > 0; place_.advance(1, stages)) {
+      wait_for(layout_.empty + 8 * place_.stage, place_.parity);
+      copy();
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void copy() {
+    const uint32_t bytes = static_cast<uint32_t>(min(left_, Layout::kStageBytes));
+    const uint32_t full = layout_.full + 8 * place_.stage;
+    arrive_and_expect(full, bytes);
+    copy_bytes(layout_.weights + place_.stage * Layout::kStageBytes, from_, bytes, full);
+    from_ += Layout::kStageBytes;
+    left_ -= Layout::kStageBytes;
+  }
+
+  const unsigned char* from_;
+  int left_;  // bytes
+  const Layout& layout_;
+  FewPlace place_;
+};
 template <typename Format, typename Layout>
 __device__ __forceinline__ void stream_tokens(const MixedParams& params, const FewShare& share,
                                               const Layout& layout) {
@@ -139,13 +162,17 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   const int group = kColumns == 8 ? threadIdx.x / 128 : same_in_warp(threadIdx.x / 128);
   const int count = num_tokens * kTileRows;  // of sums
 
+  constexpr int kEarlyStages = 2;
   if (threadIdx.x == kWorkers) {
     // All of them: at places that the compiler knows that takes less time than a loop.
 #pragma unroll
-    for (int s = 0; s < kFewMaxStages; ++s) {
-      init_barrier(layout.full + 8 * s, 2);
-      init_barrier(layout.empty + 8 * s, 4);
-    }
+    for (int s = 0; s < kFewMaxStages; ++s) init_barrier(layout.full + 8 * s, 2);
+    publish_barriers();
+    // Weights do not come from the kernel before: they are fetched while it still runs. The first
+    // are on their way before anything else is done here.
+    WeightStream<Format, Layout>(params, work, layout, 0).begin(kEarlyStages);
+#pragma unroll
+    for (int s = 0; s < kFewMaxStages; ++s) init_barrier(layout.empty + 8 * s, 4);
     init_barrier(layout.all_received, 1);
     publish_barriers();
     arrive_and_expect(layout.all_received, static_cast<uint32_t>(count) * 4);
@@ -155,8 +182,7 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   __syncthreads();
   if (group == kGroups) {
     if (threadIdx.x == kWorkers) {
-      // Weights do not come from the kernel before: they are fetched while it still runs.
-      stream_weights<Format>(params, work, layout);
+      WeightStream<Format, Layout>(params, work, layout, kEarlyStages).finish(stages);
     } else if (threadIdx.x == kWorkers + 32) {
       wait_for_previous_kernels();
       allow_next_kernel();  // not earlier: no more than two kernels at a time

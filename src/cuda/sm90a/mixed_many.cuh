@@ -67,39 +67,61 @@ struct Rings {
 inline constexpr int kWeightWarps = 2;
 
 template <typename Format, typename Layout>
-__device__ __forceinline__ void stream_weights(const MixedParams& params,
-                                               const Rings<Layout>& rings, int feature_tile,
-                                               int first_block, int num_blocks, int warp) {
-  constexpr int kShare = (Layout::kConsumers + kWeightWarps - 1) / kWeightWarps;
-  const int first = warp * kShare, count = min(kShare, Layout::kConsumers - first);
-  const int row_tiles = (params.num_features + kTileRows - 1) / kTileRows;
-  const unsigned char* from[kShare];
-#pragma unroll
-  for (int c = 0; c < kShare; ++c) {
-    // There may be fewer row tiles than consumers: some take the last one too.
-    const int row_tile = min(feature_tile * Layout::kConsumers + first + c, row_tiles - 1);
-    from[c] = params.weights +
-              (static_cast<int64_t>(row_tile) * params.k_blocks + first_block) * Format::kBytes;
-  }
-  RingPlace<Layout::kWeightStages> place;
-  place.parity = 1;  // empty to begin with
-  int left = num_blocks * Format::kBytes;
-  for (; left > 0; left -= static_cast<int>(Layout::kConsumerBytes), place.advance()) {
-    const uint32_t bytes =
-        static_cast<uint32_t>(min(left, static_cast<int>(Layout::kConsumerBytes)));
-    const uint32_t full = rings.weights_full(place.stage);
-    wait_for(rings.weights_empty(place.stage), place.parity);
-    arrive_and_expect(full, bytes * static_cast<uint32_t>(count));
+class ManyWeightStream {
+ public:
+  __device__ __forceinline__ ManyWeightStream(const MixedParams& params, const Rings<Layout>& rings,
+                                              int feature_tile, int first_block, int num_blocks,
+                                              int warp)
+      : rings_(rings),
+        left_(num_blocks * Format::kBytes),
+        first_(warp * kShare),
+        count_(min(kShare, Layout::kConsumers - first_)) {
+    const int row_tiles = (params.num_features + kTileRows - 1) / kTileRows;
 #pragma unroll
     for (int c = 0; c < kShare; ++c) {
-      if (c < count) {
-        copy_bytes(rings.weights(place.stage) + (first + c) * Layout::kConsumerBytes, from[c],
-                   bytes, full);
-      }
-      from[c] += Layout::kConsumerBytes;
+      // There may be fewer row tiles than consumers: some take the last one too.
+      const int row_tile = min(feature_tile * Layout::kConsumers + first_ + c, row_tiles - 1);
+      from_[c] = params.weights +
+                 (static_cast<int64_t>(row_tile) * params.k_blocks + first_block) * Format::kBytes;
     }
   }
-}
+  // The first stages, which are empty; then the others, each as soon as its place is empty.
+  __device__ __forceinline__ void begin(int stages) {
+#pragma unroll 1
+    for (int s = 0; s < stages && left_ > 0; ++s, place_.advance()) copy();
+  }
+  __device__ __forceinline__ void finish() {
+    for (; left_ > 0; place_.advance()) {
+      wait_for(rings_.weights_empty(place_.stage), place_.parity);
+      copy();
+    }
+  }
+
+ private:
+  static constexpr int kShare = (Layout::kConsumers + kWeightWarps - 1) / kWeightWarps;
+
+  __device__ __forceinline__ void copy() {
+    const uint32_t bytes =
+        static_cast<uint32_t>(min(left_, static_cast<int>(Layout::kConsumerBytes)));
+    const uint32_t full = rings_.weights_full(place_.stage);
+    arrive_and_expect(full, bytes * static_cast<uint32_t>(count_));
+#pragma unroll
+    for (int c = 0; c < kShare; ++c) {
+      if (c < count_) {
+        copy_bytes(rings_.weights(place_.stage) + (first_ + c) * Layout::kConsumerBytes, from_[c],
+                   bytes, full);
+      }
+      from_[c] += Layout::kConsumerBytes;
+    }
+    left_ -= static_cast<int>(Layout::kConsumerBytes);
+  }
+
+  const Rings<Layout>& rings_;
+  const unsigned char* from_[kShare];
+  int left_;  // bytes of a consumer
+  const int first_, count_;
+  RingPlace<Layout::kWeightStages> place_{.parity = 1};  // empty to begin with
+};
 template <typename Layout>
 __device__ __forceinline__ void stream_tokens(const MixedParams& params, const Rings<Layout>& rings,
                                               int first_token, int first_column, int num_boxes) {
@@ -269,20 +291,32 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
   const int first_token = static_cast<int>(blockIdx.y) * Layout::kTokens;
   const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
 
-  if (thread % 32 == 0 && group == 0) {
+  const int warp = thread / 32;
+  const bool streams_weights = group == Layout::kConsumers && warp < kWeightWarps;
+  ManyWeightStream<Format, Layout> weights(params, rings, feature_tile, first_block, num_blocks,
+                                           warp);
+  constexpr uint32_t kWarps = Layout::kConsumers * 4;
+  if (streams_weights) {
+    if (thread == 0) {
+      for (int s = 0; s < Layout::kWeightStages; ++s) {
+        init_barrier(rings.weights_full(s), kWeightWarps);
+      }
+      publish_barriers();
+    }
+    synchronise<2, kWeightWarps * 32>();
+    // Weights do not come from the kernel before: they are fetched while it still runs. The first
+    // are on their way before anything else is done here.
+    if (thread % 32 == 0) weights.begin(2);
+    __syncwarp();
+  } else if (group == 0 && thread % 32 == 0) {
     // A warp for each kind: they take a while.
-    constexpr uint32_t kWarps = Layout::kConsumers * 4;
-    const int warp = thread / 32;
     if (warp == 0) {
       for (int s = 0; s < Layout::kXStages; ++s) init_barrier(rings.x_full(s), 1);
     } else if (warp == 1) {
       for (int s = 0; s < Layout::kXStages; ++s) init_barrier(rings.x_empty(s), kWarps);
     } else if (warp == 2) {
-      for (int s = 0; s < Layout::kWeightStages; ++s) {
-        init_barrier(rings.weights_full(s), kWeightWarps);
-      }
-    } else {
       for (int s = 0; s < Layout::kWeightStages; ++s) init_barrier(rings.weights_empty(s), kWarps);
+    } else {
       init_barrier(rings.sums_received(), 1);
     }
     publish_barriers();
@@ -298,10 +332,8 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
 
   if (group == Layout::kConsumers) {
     give_registers<24>();
-    const int warp = thread / 32;
-    if (thread % 32 == 0 && warp < kWeightWarps) {
-      // Weights do not come from the kernel before: they are fetched while it still runs.
-      stream_weights<Format>(params, rings, feature_tile, first_block, num_blocks, warp);
+    if (streams_weights) {
+      if (thread % 32 == 0) weights.finish();
     } else if (thread == kWeightWarps * 32) {
       wait_for_previous_kernels();
       allow_next_kernel();  // not earlier: no more than two kernels at a time
