@@ -71,7 +71,7 @@ __device__ __forceinline__ void multiply_block(uint32_t block,
                                                const Tokens& x, int thread,
                                                float (&sums)[kColumns / 8][4]) {
   // There are too many numbers for the work of sub-blocks to overlap.
-  if constexpr (Format::kHasOffsets || kColumns == 32) __syncwarp();
+  if constexpr (Format::kHasOffsets) __syncwarp();
   multiply_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums);
   if constexpr (j + 1 < Format::kSubBlocks) {
     multiply_block<Format, Factor, kColumns, j + 1>(block, header, x, thread, sums);
