@@ -386,27 +386,36 @@ struct MicroBlocks {
   template <int j>
   static __device__ __forceinline__ Scales scales(const Header& header) {
     Scales scales;
+    if constexpr (kNv) {
 #pragma unroll
-    for (int row = 0; row < 2; ++row) {
-#pragma unroll
-      for (int g = 0; g < kGroups; ++g) {
-        const int byte = row * kGroups + g;
-        scales.scale[row][g] = half_scale(header.words[byte / 4] >> (8 * (byte % 4)) & 0xffu);
+      for (int row = 0; row < 2; ++row) {
+        const uint32_t codes = header.words[row] & 0x7f7f7f7fu;
+        const float2 first = halved_e4m3(codes), second = halved_e4m3(codes >> 16);
+        scales.scale[row][0] = first.x, scales.scale[row][1] = first.y;
+        scales.scale[row][2] = second.x, scales.scale[row][3] = second.y;
       }
+    } else {
+      scales.scale[0][0] = halved_power<0>(header.words[0]);
+      scales.scale[0][1] = halved_power<1>(header.words[0]);
+      scales.scale[1][0] = halved_power<2>(header.words[0]);
+      scales.scale[1][1] = halved_power<3>(header.words[0]);
     }
     return scales;
   }
 
  private:
-  static __device__ __forceinline__ float half_scale(uint32_t code) {
-    if constexpr (kNv) {
-      // Exponent and mantissa moved to a float's; 2^119 makes up for the biases, one less halves.
-      const float value =
-          __uint_as_float((code & 0x7fu) << 20) * __uint_as_float((127 + 119) << 23);
-      return code == 0x7fu ? 0.0f : value;
-    } else {
-      return __uint_as_float(code >= 2 ? (code - 1) << 23 : 0x00200000u << code);
-    }
+  // Two codes in the low half; 0x7f stands for zero, where the conversion gives NaN.
+  static __device__ __forceinline__ float2 halved_e4m3(uint32_t codes) {
+    uint32_t bits;
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(bits) : "h"(static_cast<unsigned short>(codes)));
+    const __half2 scales = *reinterpret_cast<const __half2*>(&bits);
+    return __half22float2(__hmul2(__hmax2(scales, __float2half2_rn(0.0f)), __float2half2_rn(0.5f)));
+  }
+  // Half of 2^(code - 127) for one byte of a word: the exponent of a float, but for code 0.
+  template <int kByte>
+  static __device__ __forceinline__ float halved_power(uint32_t codes) {
+    const uint32_t bits = __byte_perm(codes, 0, kByte << 12 | 0x444) >> 1;
+    return __uint_as_float(max(bits, 0x00400000u)) * 0.5f;
   }
 };
 using MXFP4 = MicroBlocks<false>;
