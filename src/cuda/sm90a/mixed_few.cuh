@@ -21,7 +21,6 @@ struct FewLayout {
   static constexpr uint32_t kXBytes = kFewStageColumns / kSubBlockK * kBoxBytes;  // of a stage
   static constexpr int kGroups = kFewGroups;
   static constexpr uint32_t kPartialBytes = kGroups * kColumns * kFewFeatureStride * 4;
-  static constexpr uint32_t kReceivedBytes = kColumns * kTileRows * 4;
 
   uint32_t full, empty, all_received, partial, received, tokens, weights;  // addresses
 
@@ -194,11 +193,6 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   const int thread = threadIdx.x % 128;
   float sums[kColumns / 8][4] = {};
   FewPlace place{group, 0};
-  const auto release_stage = [&] {
-    __syncwarp();
-    if (lane == 0) arrive(layout.empty + 8 * place.stage);
-    place.advance(kGroups, stages);
-  };
   const auto multiply_stage = [&](int blocks) {
     wait_for(layout.full + 8 * place.stage, place.parity);
     const uint32_t stage = layout.weights + place.stage * Layout::kStageBytes;
@@ -221,7 +215,9 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
                                                                  thread, a, sums);
       wait_for_products<0>();
     }
-    release_stage();
+    __syncwarp();
+    if (lane == 0) arrive(layout.empty + 8 * place.stage);
+    place.advance(kGroups, stages);
   };
   // Whole stages have no branches: the work of their blocks overlaps.
   const int whole_stages = num_blocks / Layout::kStageBlocks;
