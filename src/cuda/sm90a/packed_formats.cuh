@@ -389,10 +389,16 @@ struct MicroBlocks {
     if constexpr (kNv) {
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-        const uint32_t codes = header.words[row] & 0x7f7f7f7fu;
-        const float2 first = halved_e4m3(codes), second = halved_e4m3(codes >> 16);
+        const uint32_t codes = header.words[row], magnitudes = codes & 0x7f7f7f7fu;
+        const float2 first = halved_e4m3(magnitudes), second = halved_e4m3(magnitudes >> 16);
         scales.scale[row][0] = first.x, scales.scale[row][1] = first.y;
         scales.scale[row][2] = second.x, scales.scale[row][3] = second.y;
+        if ((~codes - 0x01010101u) & codes & 0x80808080u) {  // some byte is 0xff: 480, not zero
+#pragma unroll
+          for (int g = 0; g < kGroups; ++g) {
+            if ((codes >> (8 * g) & 0xffu) == 0xffu) scales.scale[row][g] = 240.0f;
+          }
+        }
       }
     } else {
       scales.scale[0][0] = halved_power<0>(header.words[0]);
