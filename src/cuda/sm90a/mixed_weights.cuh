@@ -26,10 +26,27 @@ __device__ __forceinline__ typename PairOf<T>::type twice(uint32_t bits) {
   }
 }
 
+// What makes weights with offsets in bfloat16, which has too few bits to round scale and offset
+// each on its own: the scale in two parts, and so much of the offset as are whole scales as an
+// integer, which is added to the codes exactly. What is left of it is smaller than a scale.
+struct ShiftedFactors {
+  float scale, scale_rest, offset_rest, zero;
+
+  // Codes come with a bias; less than it, they are exact up to 256, and so is what is added.
+  __device__ __forceinline__ ShiftedFactors(float s, float offset, float bias) {
+    constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: has no bits for fractions
+    scale = __uint_as_float(pair_of<__nv_bfloat16>(0.0f, s) & 0xffff0000u);
+    scale_rest = s - scale;
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(s));
+    const float whole = __fadd_rn(__fmaf_rn(offset, inverse, kRound), -kRound);
+    zero = fminf(fmaxf(whole - bias, -256.0f), -1.0f);
+    offset_rest = __fmaf_rn(-(zero + bias), s, offset);
+  }
+};
+
 // What integers of each group are multiplied by, and what is added, as pairs of T for the rows r
-// (0) and r + 8 (1). Scales are rounded to T: an error like that of rounding the weights. With
-// offsets that would be too much for bfloat16: there the scale comes in two parts, and so much of
-// an offset as are whole scales is added to the integers, exactly.
+// (0) and r + 8 (1), rounded to T.
 template <typename T, typename Format>
 class GroupFactors {
  public:
@@ -40,17 +57,19 @@ class GroupFactors {
 #pragma unroll
     for (int g = 0; g < Format::kGroups; ++g) {
       const float s0 = scales.scale[0][g], s1 = scales.scale[1][g];
-      words_[g][kScale] = pair_of<T>(s0, s1);
       if constexpr (kBiased) {
-        const float o0 = scales.offset[0][g], o1 = scales.offset[1][g];
-        const float k0 = whole_scales(o0, s0), k1 = whole_scales(o1, s1);
-        const float high_0 = __uint_as_float(words_[g][kScale] << 16),
-                    high_1 = __uint_as_float(words_[g][kScale] & 0xffff0000u);
-        words_[g][kRest] = pair_of<T>(s0 - high_0, s1 - high_1);
-        words_[g][kOffset] = pair_of<T>(__fmaf_rn(-k0, s0, o0), __fmaf_rn(-k1, s1, o1));
-        words_[g][kZero] = pair_of<T>(k0 - kBias, k1 - kBias);
-      } else if constexpr (Format::kHasOffsets) {
-        words_[g][kOffset] = pair_of<T>(scales.offset[0][g], scales.offset[1][g]);
+        constexpr float kBias = Format::Planes::template kBias<T>;
+        const ShiftedFactors f0(s0, scales.offset[0][g], kBias);
+        const ShiftedFactors f1(s1, scales.offset[1][g], kBias);
+        words_[g][kScale] = pair_of<T>(f0.scale, f1.scale);
+        words_[g][kRest] = pair_of<T>(f0.scale_rest, f1.scale_rest);
+        words_[g][kOffset] = pair_of<T>(f0.offset_rest, f1.offset_rest);
+        words_[g][kZero] = pair_of<T>(f0.zero, f1.zero);
+      } else {
+        words_[g][kScale] = pair_of<T>(s0, s1);
+        if constexpr (Format::kHasOffsets) {
+          words_[g][kOffset] = pair_of<T>(scales.offset[0][g], scales.offset[1][g]);
+        }
       }
     }
   }
@@ -89,73 +108,60 @@ class GroupFactors {
  private:
   static constexpr int kScale = 0, kOffset = 1, kRest = 2, kZero = 3;
   static constexpr int kKinds = kBiased ? 4 : Format::kHasOffsets ? 2 : 1;
-  static constexpr float kBias = 128.0f + Format::Planes::kZero;
-
-  // Both this and the integers with it are exact in bfloat16; the lower bound is never left by a
-  // minimum below which no weight lies.
-  static __device__ __forceinline__ float whole_scales(float offset, float scale) {
-    constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: has no bits for fractions
-    const float k = __fadd_rn(__fadd_rn(__fdividef(offset, scale), kRound), -kRound);
-    return fminf(fmaxf(k, kBias - 256.0f), kBias - 1.0f);
-  }
 
   uint32_t words_[Format::kGroups][kKinds];
 };
 
-// The same for one group, from float: where each thread has to make them for every sub-block, two
-// parts would take longer than offsets in float, which take the bias of integers away as well.
-template <typename T, bool kHasOffset>
-class RowFactors {
+// The same where a sub-block has a header of its own, with two groups: each of the four lanes with
+// the same rows makes the factors of one row and group.
+template <typename Format>
+class LaneFactors {
  public:
-  __device__ __forceinline__ RowFactors(float scale_0, float scale_1, float offset_0,
-                                        float offset_1)
-      : scales_(pair_of<T>(scale_0, scale_1)) {
-    if constexpr (kHasOffset) offsets_ = pair_of<T>(offset_0, offset_1);
-  }
-  template <int kRow>
-  __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
-    auto pair = *reinterpret_cast<const typename PairOf<T>::type*>(&integers);
-    if constexpr (kHasOffset) {
-      pair = __hfma2(pair, twice<T, kRow>(scales_), twice<T, kRow>(offsets_));
-    } else {
-      pair = __hmul2(pair, twice<T, kRow>(scales_));
+  static constexpr bool kBiased = true;
+
+  __device__ __forceinline__ LaneFactors(uint32_t block, int thread) {
+    const float2 both = halves(Format::lane_header(block, thread));
+    constexpr float kBias = Format::Planes::template kBias<__nv_bfloat16>;
+    const ShiftedFactors own(both.x, __fmaf_rn(both.x, Format::Planes::kZero, both.y), kBias);
+    const uint32_t large = pair_of<__nv_bfloat16>(own.scale, own.zero);
+    const uint32_t small = pair_of<__nv_bfloat16>(own.scale_rest, own.offset_rest);
+#pragma unroll
+    for (int lane = 0; lane < 4; ++lane) {
+      large_[lane] = __shfl_sync(0xffffffffu, large, lane, 4);
+      small_[lane] = __shfl_sync(0xffffffffu, small, lane, 4);
     }
+  }
+  template <int g, int kRow>
+  __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
+    constexpr int kLane = 2 * kRow + g;
+    const uint32_t large = large_[kLane], small = small_[kLane];
+    auto pair = *reinterpret_cast<const __nv_bfloat162*>(&integers);
+    pair = __hadd2(pair, twice<__nv_bfloat16, 1>(large));
+    pair = __hfma2(pair, twice<__nv_bfloat16, 0>(large),
+                   __hfma2(pair, twice<__nv_bfloat16, 0>(small), twice<__nv_bfloat16, 1>(small)));
     return *reinterpret_cast<const uint32_t*>(&pair);
   }
 
  private:
-  uint32_t scales_, offsets_;  // of the two rows
-};
-template <>
-class RowFactors<__nv_bfloat16, true> {
- public:
-  __device__ __forceinline__ RowFactors(float scale_0, float scale_1, float offset_0,
-                                        float offset_1)
-      : scales_{scale_0, scale_1}, offsets_{offset_0, offset_1} {}
-  template <int kRow>
-  __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
-    const float low = __uint_as_float(integers << 16);
-    const float high = __uint_as_float(integers & 0xffff0000u);
-    return pair_of<__nv_bfloat16>(__fmaf_rn(low, scales_[kRow], offsets_[kRow]),
-                                  __fmaf_rn(high, scales_[kRow], offsets_[kRow]));
-  }
-
- private:
-  float scales_[2], offsets_[2];
+  uint32_t large_[4], small_[4];  // scale and zero; rests of scale and offset
 };
 
 // How the weights of a format are made: with scales of type T as they are (kScalesInT), with
-// factors that four lanes make together for a block (kSharedByLanes), or for each sub-block.
+// factors that four lanes make together for a block (kSharedByLanes) or for a sub-block
+// (kMadeByLanes), or with factors that each thread makes.
 template <typename Format>
 inline constexpr bool kScalesInT = requires { Format::kScalesInT; };
 template <typename Format>
 inline constexpr bool kSharedByLanes = requires { Format::kSharedByLanes; };
+template <typename Format, typename T>
+inline constexpr bool kMadeByLanes =
+    is_same<T, __nv_bfloat16> && requires { Format::lane_header(0u, 0); };
 
 // What all sub-blocks of a block share, and what one of them takes of it.
 template <typename Format, typename T>
 struct WeightScales {
   using Header = typename Format::Header;
-  using Scales = typename Format::Scales;
+  using Scales = GroupFactors<T, Format>;
 };
 template <typename Format, typename T>
   requires kScalesInT<Format>
@@ -170,11 +176,21 @@ struct WeightScales<Format, T> {
   using Scales = GroupFactors<T, Format>;
 };
 template <typename Format, typename T>
+  requires kMadeByLanes<Format, T>
+struct WeightScales<Format, T> {
+  using Header = LaneFactors<Format>;
+  using Scales = LaneFactors<Format>;
+};
+template <typename Format, typename T>
 using WeightHeader = typename WeightScales<Format, T>::Header;
 
 template <typename Format, typename T>
 __device__ __forceinline__ WeightHeader<Format, T> weight_header(uint32_t block, int thread) {
-  return WeightHeader<Format, T>(Format::header(block, thread));
+  if constexpr (kMadeByLanes<Format, T>) {
+    return WeightHeader<Format, T>(block, thread);
+  } else {
+    return WeightHeader<Format, T>(Format::header(block, thread));
+  }
 }
 
 // Sub-block j on its way: the weights of one step after another.
@@ -187,11 +203,11 @@ class SubBlockWeights {
 
   template <int kStep>
   __device__ __forceinline__ void make(uint32_t (&a)[4]) const {
-    constexpr int g = kStep * Format::kGroups / 4;
     if constexpr (kScalesInT<Format>) {
       Planes::template fragment<T, kStep>(codes_, a);
       Format::template scale_step<kStep>(scales_, a);
-    } else if constexpr (kSharedByLanes<Format>) {
+    } else {
+      constexpr int g = kStep * Format::kGroups / 4;
       if constexpr (Scales::kBiased) {
         Planes::template biased_fragment<T, kStep>(codes_, a);
       } else {
@@ -201,22 +217,6 @@ class SubBlockWeights {
       a[1] = scales_.template weights<g, 1>(a[1]);
       a[2] = scales_.template weights<g, 0>(a[2]);
       a[3] = scales_.template weights<g, 1>(a[3]);
-    } else {
-      constexpr int o = Format::kHasOffsets ? g : 0;
-      float offset_0 = scales_.offset[0][o], offset_1 = scales_.offset[1][o];
-      if constexpr (Format::kHasOffsets && is_same<T, __nv_bfloat16>) {
-        Planes::template biased_fragment<T, kStep>(codes_, a);
-        offset_0 = __fmaf_rn(scales_.scale[0][g], -Planes::template kBias<T>, offset_0);
-        offset_1 = __fmaf_rn(scales_.scale[1][g], -Planes::template kBias<T>, offset_1);
-      } else {
-        Planes::template fragment<T, kStep>(codes_, a);
-      }
-      const RowFactors<T, Format::kHasOffsets> factors(scales_.scale[0][g], scales_.scale[1][g],
-                                                       offset_0, offset_1);
-      a[0] = factors.template weights<0>(a[0]);
-      a[1] = factors.template weights<1>(a[1]);
-      a[2] = factors.template weights<0>(a[2]);
-      a[3] = factors.template weights<1>(a[3]);
     }
   }
 
@@ -228,8 +228,10 @@ class SubBlockWeights {
       return Format::pairs(header);
     } else if constexpr (kSharedByLanes<Format>) {
       return header.template of_lane<j>();
+    } else if constexpr (kMadeByLanes<Format, T>) {
+      return header;
     } else {
-      return Format::template scales<j>(header);
+      return Scales(Format::template scales<j>(header));
     }
   }
 

@@ -241,7 +241,6 @@ struct BytePlanes {
 // Codes of four bits that are places in a table of 16 bytes, biased by 128.
 template <int kSubBlocks, uint32_t kTable0, uint32_t kTable1, uint32_t kTable2, uint32_t kTable3>
 struct TablePlanes {
-  static constexpr int kZero = 0;
   using Planes = BitPlanes<kSubBlocks, 4, 0, 0>;
   static constexpr int kBytes = Planes::kBytes;
   using Codes = typename Planes::Codes;
@@ -329,6 +328,12 @@ struct ScaledBlocks {
       return {{v.x, v.y}};
     }
   }
+  // Scale and minimum of the row lane % 4 / 2 and the group lane % 2.
+  static __device__ __forceinline__ uint32_t lane_header(uint32_t block, int thread)
+    requires kMinimum
+  {
+    return load_shared_4(block + Planes::kBytes + static_cast<uint32_t>(thread) * 4);
+  }
   template <int j>
   static __device__ __forceinline__ Scales scales(const Header& header) {
     Scales scales;
@@ -389,15 +394,16 @@ struct MicroBlocks {
     if constexpr (kNv) {
 #pragma unroll
       for (int row = 0; row < 2; ++row) {
-        const uint32_t codes = header.words[row], magnitudes = codes & 0x7f7f7f7fu;
-        const float2 first = halved_e4m3(magnitudes), second = halved_e4m3(magnitudes >> 16);
+        const uint32_t codes = header.words[row] & 0x7f7f7f7fu;
+        const float2 first = halved_e4m3(codes), second = halved_e4m3(codes >> 16);
         scales.scale[row][0] = first.x, scales.scale[row][1] = first.y;
         scales.scale[row][2] = second.x, scales.scale[row][3] = second.y;
-        if ((~codes - 0x01010101u) & codes & 0x80808080u) {  // some byte is 0xff: 480, not zero
+      }
+      if (has_ff(header.words[0]) || has_ff(header.words[1])) {  // 480, not zero
 #pragma unroll
-          for (int g = 0; g < kGroups; ++g) {
-            if ((codes >> (8 * g) & 0xffu) == 0xffu) scales.scale[row][g] = 240.0f;
-          }
+        for (int i = 0; i < 2 * kGroups; ++i) {
+          const uint32_t code = header.words[i / kGroups] >> (8 * (i % kGroups)) & 0xffu;
+          if (code == 0xffu) scales.scale[i / kGroups][i % kGroups] = 240.0f;
         }
       }
     } else {
@@ -410,6 +416,9 @@ struct MicroBlocks {
   }
 
  private:
+  static __device__ __forceinline__ bool has_ff(uint32_t bytes) {
+    return (~bytes - 0x01010101u) & bytes & 0x80808080u;
+  }
   // Two codes in the low half; 0x7f stands for zero, where the conversion gives NaN.
   static __device__ __forceinline__ float2 halved_e4m3(uint32_t codes) {
     uint32_t bits;
