@@ -1,0 +1,278 @@
+// Planes of bits (docs/packed_weights.md), and how they become integers in the fragments of a
+// matrix product: Codes are a thread's bits of a sub-block of 64 x 64 codes, as loaded; fragment<T>
+// makes the integers of one step of 16 columns, exact in T: a_i is row r + 8 * (i & 1).
+#pragma once
+
+#include "sm90a/mbarrier.cuh"
+#include "sm90a/mixed.h"
+
+namespace ac4k {
+
+// --- Shared memory -----------------------------------------------------------------------------
+
+__device__ __forceinline__ uint4 load_shared_16(uint32_t address) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(address)
+               : "memory");
+  return v;
+}
+__device__ __forceinline__ uint2 load_shared_8(uint32_t address) {
+  uint2 v;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(address) : "memory");
+  return v;
+}
+__device__ __forceinline__ uint32_t load_shared_4(uint32_t address) {
+  uint32_t v;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(address) : "memory");
+  return v;
+}
+
+// --- Bits to numbers ---------------------------------------------------------------------------
+
+template <typename T>
+struct PairOf {
+  using type = __nv_bfloat162;
+};
+template <>
+struct PairOf<__half> {
+  using type = __half2;
+};
+
+__device__ __forceinline__ uint32_t and_or(uint32_t value, uint32_t mask, uint32_t bits) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(value), "r"(mask), "r"(bits));
+  return result;
+}
+__device__ __forceinline__ uint32_t and_xor(uint32_t value, uint32_t mask, uint32_t bits) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(value), "r"(mask), "r"(bits));
+  return result;
+}
+template <int kShift>
+__device__ __forceinline__ uint32_t shift_right(uint32_t value) {
+  if constexpr (kShift >= 0) {
+    return value >> kShift;
+  } else {
+    return value << -kShift;
+  }
+}
+__device__ __forceinline__ float2 halves(uint32_t pair) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+}
+
+// A pair of T from a pair of unsigned integers below 128, minus kZero: as the last bits of 128
+// (bfloat16) or 1024 (half), which is then taken away, all of it exact.
+template <typename T>
+inline constexpr uint32_t kIntegerBits = is_same<T, __half> ? 0x64006400u : 0x43004300u;
+template <typename T, int kZero>
+__device__ __forceinline__ uint32_t minus_zero(uint32_t biased) {
+  if constexpr (is_same<T, __half>) {
+    const __half2 pair =
+        __hsub2(*reinterpret_cast<__half2*>(&biased), __float2half2_rn(1024.0f + kZero));
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair =
+        __hsub2(*reinterpret_cast<__nv_bfloat162*>(&biased), __float2bfloat162_rn(128.0f + kZero));
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+// A pair of T from a byte of each word, minus 128.
+template <typename T, int kFirst, int kSecond>
+__device__ __forceinline__ uint32_t bytes_minus_128(uint32_t first, uint32_t second) {
+  if constexpr (is_same<T, __half>) {
+    const uint32_t bytes = __byte_perm(first, second, kFirst | (4 + kSecond) << 4);
+    uint32_t biased = __byte_perm(bytes, 0x64646464u, 0x4140);
+    return minus_zero<T, 128>(biased);
+  } else {
+    // Seven bits as the last ones of 128; the eighth makes -128 of -256, which is then added.
+    const uint32_t bytes = __byte_perm(first, second, kFirst | (4 + kSecond) << 8);
+    uint32_t low = and_or(bytes, 0x007f007fu, kIntegerBits<T>);
+    uint32_t high = and_xor(bytes, 0x00800080u, 0xc380c380u);
+    const __nv_bfloat162 pair = __hadd2(*reinterpret_cast<__nv_bfloat162*>(&low),
+                                        *reinterpret_cast<__nv_bfloat162*>(&high));
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+
+// --- Planes of bits ----------------------------------------------------------------------------
+
+// Where a thread's bits of sub-block j lie in the planes of a block with kSubBlocks.
+template <int kSubBlocks, int kBits>
+struct Plane {
+  static constexpr int kThreadBytes = 4 * kBits;
+  static constexpr int kBytes = kSubBlocks * 128 * kThreadBytes;
+  static __device__ __forceinline__ uint32_t address(uint32_t plane, int j, int thread) {
+    return plane + static_cast<uint32_t>(j * 128 + thread) * kThreadBytes;
+  }
+};
+
+// Codes of kLowBits + kHighBits bits: a plane of four or two bits and one of the rest.
+template <int kSubBlocks, int kLowBits, int kHighBits, int kZeroCode>
+struct BitPlanes {
+  static constexpr int kZero = kZeroCode;  // taken away from codes
+  static constexpr int kLowBytes = Plane<kSubBlocks, kLowBits>::kBytes;
+  static constexpr int kBytes =
+      kLowBytes + (kHighBits > 0 ? Plane<kSubBlocks, kHighBits>::kBytes : 0);
+  struct Codes {
+    uint32_t low[kLowBits];  // words of a thread
+    uint32_t high[kHighBits > 0 ? kHighBits : 1];
+  };
+
+  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
+    Codes codes;
+    const uint32_t low = Plane<kSubBlocks, kLowBits>::address(block, j, thread);
+    if constexpr (kLowBits == 4) {
+      const uint4 words = load_shared_16(low);
+      codes.low[0] = words.x, codes.low[1] = words.y, codes.low[2] = words.z,
+      codes.low[3] = words.w;
+    } else {
+      const uint2 words = load_shared_8(low);
+      codes.low[0] = words.x, codes.low[1] = words.y;
+    }
+    if constexpr (kHighBits > 0) {
+      const uint32_t high = Plane<kSubBlocks, kHighBits>::address(block + kLowBytes, j, thread);
+      if constexpr (kHighBits == 2) {
+        const uint2 words = load_shared_8(high);
+        codes.high[0] = words.x, codes.high[1] = words.y;
+      } else {
+        codes.high[0] = load_shared_4(high);
+      }
+    }
+    return codes;
+  }
+
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    biased_fragment<T, kStep>(codes, a);
+#pragma unroll
+    for (uint32_t& pair : a) pair = minus_zero<T, kZero>(pair);
+  }
+  // Too large by kBias.
+  template <typename T>
+  static constexpr float kBias = (is_same<T, __half> ? 1024.0f : 128.0f) + kZero;
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void biased_fragment(const Codes& codes, uint32_t (&a)[4]) {
+    biased_part<T, kStep, 0>(codes, a);
+    biased_part<T, kStep, 1>(codes, a);
+    biased_part<T, kStep, 2>(codes, a);
+    biased_part<T, kStep, 3>(codes, a);
+  }
+
+ private:
+  // Fields of kBits bits in the planes' order: the place of step s and register i in its word.
+  template <int kBits, int kStep, int i>
+  static constexpr int kWord = kBits == 4   ? kStep
+                               : kBits == 2 ? kStep / 2
+                                            : 0;
+  template <int kBits, int kStep, int i>
+  static constexpr int kPlace = kBits == 4   ? 4 * i
+                                : kBits == 2 ? 2 * (kStep % 2 * 4 + i)
+                                             : 4 * kStep + i;
+
+  template <typename T, int kStep, int i>
+  static __device__ __forceinline__ void biased_part(const Codes& codes, uint32_t (&a)[4]) {
+    constexpr uint32_t kMask = ((1u << kLowBits) - 1) * 0x00010001u;
+    uint32_t bits =
+        and_or(shift_right<kPlace<kLowBits, kStep, i>>(codes.low[kWord<kLowBits, kStep, i>]), kMask,
+               kIntegerBits<T>);
+    if constexpr (kHighBits > 0) {
+      constexpr uint32_t kHighMask = (((1u << kHighBits) - 1) << kLowBits) * 0x00010001u;
+      bits = and_or(shift_right<kPlace<kHighBits, kStep, i> - kLowBits>(
+                        codes.high[kWord<kHighBits, kStep, i>]),
+                    kHighMask, bits);
+    }
+    a[i] = bits;
+  }
+};
+
+// Bytes, biased by 128.
+template <int kSubBlocks>
+struct BytePlanes {
+  static constexpr int kBytes = Plane<kSubBlocks, 8>::kBytes;
+  struct Codes {
+    uint4 halves[2];  // of two steps each
+  };
+  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
+    const uint32_t first = block + static_cast<uint32_t>(j * 256 + thread) * 16;
+    return {{load_shared_16(first), load_shared_16(first + 2048)}};
+  }
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    const uint4& words = codes.halves[kStep / 2];
+    const uint32_t row = kStep % 2 ? words.z : words.x, row_8 = kStep % 2 ? words.w : words.y;
+    a[0] = bytes_minus_128<T, 0, 1>(row, row);
+    a[1] = bytes_minus_128<T, 0, 1>(row_8, row_8);
+    a[2] = bytes_minus_128<T, 2, 3>(row, row);
+    a[3] = bytes_minus_128<T, 2, 3>(row_8, row_8);
+  }
+};
+
+// Codes of four bits that are places in a table of 16 bytes, biased by 128.
+template <int kSubBlocks, uint32_t kTable0, uint32_t kTable1, uint32_t kTable2, uint32_t kTable3>
+struct TablePlanes {
+  using Planes = BitPlanes<kSubBlocks, 4, 0, 0>;
+  static constexpr int kBytes = Planes::kBytes;
+  using Codes = typename Planes::Codes;
+  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
+    return Planes::load(block, j, thread);
+  }
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    const uint32_t word = codes.low[kStep];
+    // The low three bits choose in each half of the table, the fourth between the halves.
+    const uint32_t places = word & 0x77777777u;
+    const uint32_t half = and_or(word >> 1, 0x44444444u, 0x32103210u);
+    const uint32_t first = lookup(places, half), second = lookup(places >> 16, half >> 16);
+    a[0] = bytes_minus_128<T, 0, 0>(first, second);
+    a[1] = bytes_minus_128<T, 1, 1>(first, second);
+    a[2] = bytes_minus_128<T, 2, 2>(first, second);
+    a[3] = bytes_minus_128<T, 3, 3>(first, second);
+  }
+
+ private:
+  static __device__ __forceinline__ uint32_t lookup(uint32_t places, uint32_t half) {
+    return __byte_perm(__byte_perm(kTable0, kTable1, places), __byte_perm(kTable2, kTable3, places),
+                       half);
+  }
+};
+
+// Codes of e2m1, as twice their values: sign, exponent and mantissa move to their places in T, as a
+// number that is too small by the difference of the biases.
+template <int kSubBlocks>
+struct E2M1Planes {
+  using Planes = BitPlanes<kSubBlocks, 4, 0, 0>;
+  static constexpr int kBytes = Planes::kBytes;
+  using Codes = typename Planes::Codes;
+  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
+    return Planes::load(block, j, thread);
+  }
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    part<T, 0>(codes.low[kStep], a);
+    part<T, 1>(codes.low[kStep], a);
+    part<T, 2>(codes.low[kStep], a);
+    part<T, 3>(codes.low[kStep], a);
+  }
+
+ private:
+  template <typename T, int i>
+  static __device__ __forceinline__ void part(uint32_t word, uint32_t (&a)[4]) {
+    constexpr int kMantissa = is_same<T, __half> ? 9 : 6;  // its first bit in T
+    constexpr uint32_t kMagnitude = (7u << kMantissa) * 0x00010001u;
+    uint32_t bits = and_or(shift_right<4 * i - 12>(word), 0x80008000u,
+                           shift_right<4 * i - kMantissa>(word) & kMagnitude);
+    if constexpr (is_same<T, __half>) {
+      const __half2 pair =
+          __hmul2(*reinterpret_cast<const __half2*>(&bits), __float2half2_rn(0x1p15f));
+      a[i] = *reinterpret_cast<const uint32_t*>(&pair);
+    } else {
+      const __nv_bfloat162 pair =
+          __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits), __float2bfloat162_rn(0x1p127f));
+      a[i] = *reinterpret_cast<const uint32_t*>(&pair);
+    }
+  }
+};
+
+}  // namespace ac4k
