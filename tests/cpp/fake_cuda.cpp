@@ -122,10 +122,12 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
 CUresult cuKernelGetAttribute(int* value, CUfunction_attribute, CUkernel, CUdevice) {
   return *value = 1024, CUDA_SUCCESS;  // static shared memory
 }
-CUresult cuKernelSetAttribute(CUfunction_attribute, int value, CUkernel, CUdevice) {
+CUresult cuKernelSetAttribute(CUfunction_attribute which, int value, CUkernel, CUdevice) {
   const std::lock_guard lock(mutex);
   ++state.num_attribute_sets;
-  return state.max_dynamic_shared = value, CUDA_SUCCESS;
+  (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? state.max_dynamic_shared
+                                                            : state.large_clusters) = value;
+  return CUDA_SUCCESS;
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction, void** params, void**) {
   const std::lock_guard lock(mutex);

@@ -18,6 +18,7 @@ struct FakeCuda {
   int num_launches = 0;
   int num_attribute_sets = 0;
   int max_dynamic_shared = 0;
+  int large_clusters = 0;
   int device_of_launch = -1;
   void* first_param = nullptr;
   ac4k::cuda::CUlaunchConfig config = {};

@@ -324,6 +324,22 @@ TEST_F(FakeDriver, ClustersAtOnce) {
   });
 }
 
+TEST_F(FakeDriver, LargeClustersAreAllowedOnce) {
+  in_child([] {
+    FakeCuda& fake = enter();
+    const auto launch = [](uint32_t blocks) {
+      return cu::launch(static_kernel, {.grid = {blocks, 1, 1}, .cluster = {blocks, 1, 1}}, 0,
+                        nullptr, Params{});
+    };
+    ASSERT_EQ(launch(8), AC4K_OK);
+    EXPECT_EQ(fake.large_clusters, 0);
+    ASSERT_EQ(launch(16), AC4K_OK);
+    EXPECT_EQ(fake.large_clusters, 1);
+    ASSERT_EQ(launch(16), AC4K_OK);
+    EXPECT_EQ(fake.num_attribute_sets, 1);
+  });
+}
+
 TEST_F(FakeDriver, OneLibraryServesDevicesOfOneArchitecture) {
   in_child([] {
     FakeCuda& fake = enter();

@@ -13,6 +13,7 @@ constexpr uint32_t kMaxGridX = 0x7fffffff;
 constexpr uint32_t kMaxGridYZ = 65535;
 constexpr uint64_t kMaxThreads = 1024;
 constexpr uint32_t kMaxBlockZ = 64;
+constexpr uint32_t kMaxPortableCluster = 8;
 
 std::string text(const Dim3& d) {
   return std::to_string(d.x) + " x " + std::to_string(d.y) + " x " + std::to_string(d.z);
@@ -84,6 +85,9 @@ Status launch(Kernel& kernel, const LaunchConfig& config, int device, void* stre
   CUkernel handle = nullptr;
   AC4K_TRY(kernel.get(device, cu_stream, &handle));
   AC4K_TRY(kernel.allow_shared(device, config.shared_bytes));
+  if (config.cluster.x * config.cluster.y * config.cluster.z > kMaxPortableCluster) {
+    AC4K_TRY(kernel.allow_large_clusters(device));
+  }
   const DeviceGuard guard(device);
   AC4K_TRY(guard.status());
 
@@ -108,6 +112,9 @@ Status max_active_clusters(Kernel& kernel, const LaunchConfig& config, int devic
   CUkernel handle = nullptr;
   AC4K_TRY(kernel.get(device, cu_stream, &handle));
   AC4K_TRY(kernel.allow_shared(device, config.shared_bytes));
+  if (config.cluster.x * config.cluster.y * config.cluster.z > kMaxPortableCluster) {
+    AC4K_TRY(kernel.allow_large_clusters(device));
+  }
   const DeviceGuard guard(device);
   AC4K_TRY(guard.status());
   const DriverConfig cu_config(config, cu_stream);

@@ -158,4 +158,17 @@ Status Kernel::raise_shared(int device, uint32_t bytes) {
   return AC4K_OK;
 }
 
+Status Kernel::allow_large_clusters(int device) {
+  Slot& slot = slots_[static_cast<size_t>(device)];
+  if (slot.large_clusters.load(std::memory_order_acquire)) return AC4K_OK;
+  Status status = AC4K_OK;
+  const DeviceProperties* properties = device_properties(device, status);
+  if (properties == nullptr) return status;
+  AC4K_CUDA_TRY(*driver(), cuKernelSetAttribute,
+                CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1,
+                slot.kernel.load(std::memory_order_acquire), properties->handle);
+  slot.large_clusters.store(true, std::memory_order_release);
+  return AC4K_OK;
+}
+
 }  // namespace ac4k::cuda

@@ -66,9 +66,14 @@ class Kernel {
     return raise_shared(device, bytes);
   }
 
+  // Lets clusters of this kernel have more than the eight blocks that every GPU with clusters
+  // allows; get() comes first.
+  Status allow_large_clusters(int device);
+
  private:
   struct Slot {
     std::atomic<CUkernel> kernel = nullptr;
+    std::atomic<bool> large_clusters = false;
     std::atomic<uint32_t> shared = 0;  // dynamic bytes a block may have; set before `kernel`
   };
 

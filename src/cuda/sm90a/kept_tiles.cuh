@@ -9,7 +9,7 @@
 namespace ac4k {
 
 // Tiles 0 .. n - 1 are copied into a ring of stages. The first ones are given up after the first
-// pass, the last ones (at most kTileStages - kTilesAhead) kept. The second pass takes the kept ones
+// pass, the last ones (at most kTilesKept) kept. The second pass takes the kept ones
 // in their order, then the others, the last first: L2 has seen that most recently. Stages are so
 // released in the order in which they were filled, and the tiles of another round can follow.
 //
@@ -84,7 +84,7 @@ class KeptTiles {
 
  private:
   static __device__ __forceinline__ int num_given_up(int num_tiles) {
-    return max(num_tiles - (kTileStages - kTilesAhead), 0);
+    return max(num_tiles - kTilesKept, 0);
   }
   __device__ __forceinline__ const unsigned char* bytes_of(const Place& place) const {
     return stages_ + place.stage * kTileBytes;

@@ -25,11 +25,14 @@ struct ColumnRingShared {
   static constexpr int kWords = Stripe<T, Format>::kWords;
   unsigned char tiles[KeptTiles::kBytes];
   uint32_t of_warps[kTileWarps][kWords];
-  // Two turns: another block may send those of its next stripe while this one still reads. It
-  // cannot send the ones after that, for which it needs what this block sends then.
-  uint32_t of_blocks[2][kMaxClusterBlocks][kWords];
   KeptTiles::Barriers barriers;
   uint64_t received[2];
+
+  // Behind all this, in two turns: another block may send those of its next stripe while this one
+  // still reads. It cannot send the ones after that, for which it needs what this block sends then.
+  __device__ __forceinline__ uint32_t* of_block(uint32_t turn, uint32_t block) {
+    return reinterpret_cast<uint32_t*>(this + 1) + (turn * cluster_size() + block) * kWords;
+  }
 };
 
 template <typename T, typename Format>
@@ -85,17 +88,15 @@ __device__ __forceinline__ ColumnExtents<T, Format> cluster_extents(
 #pragma unroll
     for (int w = 1; w < kTileWarps; ++w)
       extreme = extreme_word<T>(extreme, shared.of_warps[w][word], high);
-    send(shared_address(&shared.of_blocks[turn][rank][word]), received, to,
+    send(shared_address(shared.of_block(turn, rank) + word), received, to,
          __uint_as_float(extreme));
   }
   wait_for(received, round / 2 % 2);
   synchronise<1, kTileConsumers>();  // of_warps may be written again
   const int unit = thread % Shape::kUnits;
   ColumnExtents<T, Format> all;
-#pragma unroll
-  for (uint32_t block = 0; block < kMaxClusterBlocks; ++block) {
-    if (block < num_blocks)
-      all.include(load_extents<T, Format>(unit, shared.of_blocks[turn][block]));
+  for (uint32_t block = 0; block < num_blocks; ++block) {
+    all.include(load_extents<T, Format>(unit, shared.of_block(turn, block)));
   }
   return all;
 }

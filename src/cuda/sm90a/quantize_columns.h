@@ -10,6 +10,8 @@ namespace ac4k {
 // A cluster has a stripe of columns, its blocks have tiles of rows: 128 bytes side by side in
 // memory are read, 64 written, for 16-bit types.
 inline constexpr int kStripeColumns = 64;
+// Of a cluster. More than eight are not to be had on every GPU, but on those of sm90a.
+inline constexpr int kMaxStripeBlocks = 16;
 
 struct ColumnRingParams {
   TensorMap boxes;  // of x: a tile each
