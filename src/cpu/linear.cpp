@@ -117,7 +117,7 @@ void write_run(const LinearProblem& problem, int64_t token, int64_t row, int64_t
                const float* bias, float* sums) {
   const LinearArgs& args = problem.args;
   const FewRowsKernels& convert = *kernels().few_rows[problem.element];
-  for (int64_t i = 0; i < count; ++i) sums[i] = sums[i] * args.alpha + bias[i];
+  kernels().linear->tokens.scale(sums, args.alpha, bias, count);
   if (args.activation != LinearActivation::none) activate(args.activation, sums, count);
   if (args.residual != nullptr) {
     alignas(64) float residual[kMaxOutputRun];

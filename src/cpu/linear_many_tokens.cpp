@@ -13,6 +13,7 @@ namespace ac4k::cpu {
 namespace {
 
 constexpr int64_t kMaxTokens = 512;  // whose sums a thread keeps at a time
+constexpr int64_t kNearBytes = 1 << 19;
 constexpr double kWorkPerThread = 1 << 18;
 
 // Rows of sums lie a line further apart than they are long: 512 tokens are 2 KiB, and rows at such
@@ -29,6 +30,7 @@ struct Plan {
   int64_t tiles;            // of weights that a thread takes at a time
   int64_t panels;           // of 16 tokens
   int64_t panel_bytes;
+  bool near;                          // do activations stay in the second-level cache?
   int64_t weights_bytes, sums_bytes;  // of a thread's workspace
 
   Plan(const LinearProblem& p, const PanelKernels& k, int threads)
@@ -36,12 +38,13 @@ struct Plan {
         kernel(k),
         sub_blocks(divide_up(p.args.K, kPackedColumns)),
         sub_block_bytes(k.kind == PieceKind::bf16 ? 2 * kPieceBytes : 4 * kPieceBytes),
-        stretch(k.kind == PieceKind::bf16 && p.args.num_tokens <= 128 ? 8 : 4),
+        stretch(k.stretch),
         tiles(p.args.num_tokens <= 32    ? 1
               : p.args.num_tokens <= 128 ? 2
                                          : 4),
         panels(divide_up(p.args.num_tokens, kPieceRows)),
-        panel_bytes(sub_blocks * sub_block_bytes) {
+        panel_bytes(sub_blocks * sub_block_bytes),
+        near(panels * panel_bytes <= kNearBytes) {
     while (tiles > 1 && divide_up(p.num_tiles(), tiles) < 2 * threads) tiles /= 2;
     weights_bytes = tiles * 4 * group_bytes();
     const int64_t tokens = std::min(kMaxTokens, panels * kPieceRows);
@@ -76,6 +79,15 @@ bool arrange_panel(const Plan& plan, int64_t panel, uint8_t* to) {
   return true;
 }
 
+// Outputs lie N apart: no cache line follows another for long enough to be guessed.
+void fetch_to_write(const LinearProblem& p, int64_t token, int64_t row, int64_t rows) {
+  constexpr int kLine = 64;
+  const char* end = p.out(token, row + rows);
+  for (const char* line = p.out(token, row); line < end; line += kLine) {
+    __builtin_prefetch(line, 1);
+  }
+}
+
 // Rows `row` to `row + rows` and tokens `token` on, from sums [rows][ldc] to the output.
 void write_out(const LinearProblem& p, int64_t row, int64_t rows, int64_t token, int64_t tokens,
                const float* sums, int64_t ldc) {
@@ -92,6 +104,7 @@ void write_out(const LinearProblem& p, int64_t row, int64_t rows, int64_t token,
       }
     }
     for (int64_t i = 0; i < std::min<int64_t>(kPieceRows, tokens - t); ++i) {
+      if (t + kPieceRows + i < tokens) fetch_to_write(p, token + t + kPieceRows + i, row, rows);
       write_run(p, token + t + i, row, rows, bias, lines[i]);
     }
   }
@@ -105,6 +118,10 @@ void multiply_unit(const Plan& plan, int64_t first_tile, int64_t first_panel,
   const int64_t panels = std::min(kMaxTokens / kPieceRows, plan.panels - first_panel);
   const int64_t tokens = panels * kPieceRows, ldc = sums_stride(tokens);
   const auto widen = plan.kernel.widen[static_cast<int>(p.args.format)];
+  const auto x_at = [&](int64_t panel, int64_t sub_block) {
+    return activations + (first_panel + panel) * plan.panel_bytes +
+           sub_block * plan.sub_block_bytes;
+  };
   for (int64_t at = 0; at < plan.sub_blocks; at += plan.stretch) {
     const int64_t count = std::min(plan.stretch, plan.sub_blocks - at);
     for (int64_t tile = 0; tile < tiles; ++tile) {
@@ -114,13 +131,21 @@ void multiply_unit(const Plan& plan, int64_t first_tile, int64_t first_panel,
     for (int64_t panel = 0; panel < panels; panel += plan.kernel.max_token_panels) {
       const int width =
           static_cast<int>(std::min<int64_t>(plan.kernel.max_token_panels, panels - panel));
-      const uint8_t* x =
-          activations + (first_panel + panel) * plan.panel_bytes + at * plan.sub_block_bytes;
-      for (int64_t group = 0; group < tiles * 4; group += 2) {
-        plan.kernel.multiply(count * kPackedColumns, weights + group * plan.group_bytes(),
-                             plan.group_bytes(), x, plan.panel_bytes, width,
-                             sums + group * kPieceRows * ldc + panel * kPieceRows, ldc, at > 0);
-      }
+      const bool last = panel + width == panels;
+      plan.kernel.multiply({.columns = count * kPackedColumns,
+                            .weights = weights,
+                            .groups = tiles * 4,
+                            .group_stride = plan.group_bytes(),
+                            .activations = x_at(panel, at),
+                            .panels = width,
+                            .panel_stride = plan.panel_bytes,
+                            .next_activations = plan.near ? nullptr
+                                                : !last   ? x_at(panel + width, at)
+                                                : at + count < plan.sub_blocks ? x_at(0, at + count)
+                                                                               : nullptr,
+                            .sums = sums + panel * kPieceRows,
+                            .ldc = ldc,
+                            .accumulate = at > 0});
     }
   }
   const int64_t row = first_tile * kPackedRows, token = first_panel * kPieceRows;

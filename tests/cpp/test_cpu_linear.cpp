@@ -62,8 +62,17 @@ class PackedKernels : public testing::TestWithParam<int> {
       kernel.arrange(columns.data(), format(), activations.data() + i * bytes);
     }
     std::vector<float> sums(32 * kPieceRows);
-    kernel.multiply(kColumns, weights.data(), sub_blocks * bytes, activations.data(), 0, 1,
-                    sums.data(), kPieceRows, false);
+    kernel.multiply({.columns = kColumns,
+                     .weights = weights.data(),
+                     .groups = 2,
+                     .group_stride = sub_blocks * bytes,
+                     .activations = activations.data(),
+                     .panels = 1,
+                     .panel_stride = 0,
+                     .next_activations = nullptr,
+                     .sums = sums.data(),
+                     .ldc = kPieceRows,
+                     .accumulate = false});
     return sums;
   }
 

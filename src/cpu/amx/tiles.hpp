@@ -46,6 +46,14 @@ AC4K_INLINE void tile_load(const void* base, int64_t stride_bytes) {
                : "r"(base), "r"(stride_bytes), "i"(kIndex)
                : "memory");
 }
+// The same for numbers that pass by: they do not drive others out of the first-level cache.
+template <int kIndex>
+AC4K_INLINE void tile_load_passing(const void* base, int64_t stride_bytes) {
+  asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2"
+               :
+               : "r"(base), "r"(stride_bytes), "i"(kIndex)
+               : "memory");
+}
 template <int kIndex>
 AC4K_INLINE void tile_store(void* base, int64_t stride_bytes) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)"

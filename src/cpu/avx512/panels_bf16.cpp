@@ -23,11 +23,10 @@ struct PairsOrSums {
 };
 
 // A piece of pairs is 32 columns; the loops count 16 to a piece.
-void multiply(int64_t columns, const uint8_t* weights, int64_t group_stride,
-              const uint8_t* activations, int64_t panel_stride, int token_panels, float* c,
-              int64_t ldc, bool accumulate) {
-  multiply_f32<PairsOrSums, 8, 3>(columns / 2, weights, group_stride, activations, panel_stride,
-                                  token_panels, c, ldc, accumulate);
+void multiply(const PanelProduct& product) {
+  PanelProduct pairs = product;
+  pairs.columns /= 2;
+  multiply_f32<PairsOrSums, 8, 3>(pairs);
 }
 
 }  // namespace
@@ -35,6 +34,7 @@ void multiply(int64_t columns, const uint8_t* weights, int64_t group_stride,
 #define AC4K_WIDEN(Format) widen_tile<PieceQuad, Format, StoreBF16>
 constinit const PanelKernels kPanelsBF16 = {.kind = PieceKind::bf16,
                                             .max_token_panels = 3,
+                                            .stretch = 4,
                                             .begin = nullptr,
                                             .end = nullptr,
                                             .widen = {AC4K_FORMAT_POLICIES(AC4K_WIDEN)},

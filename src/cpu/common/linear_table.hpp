@@ -51,9 +51,27 @@ inline constexpr int kPieceRows = 16;
 inline constexpr int kPieceBytes = 1024;
 enum class PieceKind : uint8_t { f32, bf16, split_bf16 };
 
+// sums[row * ldc + token] (+)= `groups` x 16 rows times `panels` x 16 tokens over `columns`.
+struct PanelProduct {
+  int64_t columns;  // a multiple of 64
+  const uint8_t* weights;
+  int64_t groups;        // an even number
+  int64_t group_stride;  // in bytes
+  const uint8_t* activations;
+  int panels;  // up to max_token_panels
+  int64_t panel_stride;
+  const uint8_t* next_activations;  // those of the product that follows, or null
+  float* sums;
+  int64_t ldc;
+  bool accumulate;
+};
+
 struct PanelKernels {
   PieceKind kind;
   int max_token_panels;  // that `multiply` takes at a time
+  // Sub-blocks of K at a time: their activations stay in the first-level cache while the groups of
+  // weights pass.
+  int stretch;
 
   // Before and after a thread's products; may be null.
   void (*begin)();
@@ -64,11 +82,7 @@ struct PanelKernels {
                                    uint8_t* pieces, int64_t group_stride);
   // 64 columns of 16 tokens, columns[column * 16 + token].
   void (*arrange)(const float* columns, WeightFormat format, uint8_t* pieces);
-  // c[row * ldc + token] (+)= 32 rows times `token_panels` x 16 tokens over `columns`, a multiple
-  // of 64.
-  void (*multiply)(int64_t columns, const uint8_t* weights, int64_t group_stride,
-                   const uint8_t* activations, int64_t panel_stride, int token_panels, float* c,
-                   int64_t ldc, bool accumulate);
+  void (*multiply)(const PanelProduct& product);
 };
 
 // From and to matrices; by element, null for f64.
@@ -78,6 +92,8 @@ struct TokenKernels {
   void (*gather[4])(const void* x, int64_t stride, int tokens, int64_t columns, float* out);
   // out[token * 16 + row] = c[row * ldc + token], 16 x 16.
   void (*transpose)(const float* c, int64_t ldc, float* out);
+  // values = values * alpha + bias.
+  void (*scale)(float* values, float alpha, const float* bias, int64_t count);
 };
 
 struct LinearKernels {

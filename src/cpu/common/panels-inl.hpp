@@ -156,21 +156,20 @@ AC4K_INLINE void multiply_rows(int64_t columns, const uint8_t* weights, const ui
   }
 }
 
-// 32 rows; kRows x up to kPanels x 16 sums are in registers.
+// kRows x up to kPanels x 16 sums are in registers.
 template <class V, int kRows, int kPanels>
-void multiply_f32(int64_t columns, const uint8_t* weights, int64_t group_stride,
-                  const uint8_t* activations, int64_t panel_stride, int token_panels, float* c,
-                  int64_t ldc, bool accumulate) {
-  for (int row = 0; row < 32; row += kRows) {
-    const uint8_t* w = weights + row / 16 * group_stride + row % 16 * kPieceRowBytes;
-    float* to = c + row * ldc;
-    if (token_panels == kPanels) {
-      multiply_rows<V, kRows, kPanels>(columns, w, activations, panel_stride, to, ldc, accumulate);
+void multiply_f32(const PanelProduct& p) {
+  for (int64_t row = 0; row < 16 * p.groups; row += kRows) {
+    const uint8_t* w = p.weights + row / 16 * p.group_stride + row % 16 * kPieceRowBytes;
+    float* to = p.sums + row * p.ldc;
+    if (p.panels == kPanels) {
+      multiply_rows<V, kRows, kPanels>(p.columns, w, p.activations, p.panel_stride, to, p.ldc,
+                                       p.accumulate);
       continue;
     }
-    for (int panel = 0; panel < token_panels; ++panel) {
-      multiply_rows<V, kRows, 1>(columns, w, activations + panel * panel_stride, 0, to + panel * 16,
-                                 ldc, accumulate);
+    for (int panel = 0; panel < p.panels; ++panel) {
+      multiply_rows<V, kRows, 1>(p.columns, w, p.activations + panel * p.panel_stride, 0,
+                                 to + panel * 16, p.ldc, p.accumulate);
     }
   }
 }
@@ -184,10 +183,23 @@ void transpose_block(const float* c, int64_t ldc, float* out) {
   pack_transposed<V, 16>(c, ldc, 16, 16, out);
 }
 template <class V>
+void scale_run(float* values, float alpha, const float* bias, int64_t count) {
+  const V factor = V::broadcast(alpha);
+  int64_t i = 0;
+  for (; i + V::kLanes <= count; i += V::kLanes) {
+    fma(V::load(values + i), factor, V::load(bias + i)).store(values + i);
+  }
+  if (i == count) return;
+  const int rest = static_cast<int>(count - i);
+  fma(V::load_partial(values + i, rest), factor, V::load_partial(bias + i, rest))
+      .store_partial(values + i, rest);
+}
+template <class V>
 constexpr TokenKernels token_kernels() {
   return {.gather = {gather_tokens<V, float>, nullptr, gather_tokens<V, Half>,
                      gather_tokens<V, BFloat16>},
-          .transpose = transpose_block<V>};
+          .transpose = transpose_block<V>,
+          .scale = scale_run<V>};
 }
 
 template <class Q, class V, int kRows, int kPanels>
@@ -195,6 +207,7 @@ constexpr PanelKernels f32_panels() {
 #define AC4K_WIDEN(Format) widen_tile<Q, Format, StoreF32<Q>>
   return {.kind = PieceKind::f32,
           .max_token_panels = kPanels,
+          .stretch = 4,
           .begin = nullptr,
           .end = nullptr,
           .widen = {AC4K_FORMAT_POLICIES(AC4K_WIDEN)},
