@@ -79,33 +79,40 @@ bool arrange_panel(const Plan& plan, int64_t panel, uint8_t* to) {
   return true;
 }
 
-// Outputs lie N apart: no cache line follows another for long enough to be guessed.
-void fetch_to_write(const LinearProblem& p, int64_t token, int64_t row, int64_t rows) {
-  constexpr int kLine = 64;
-  const char* end = p.out(token, row + rows);
-  for (const char* line = p.out(token, row); line < end; line += kLine) {
-    __builtin_prefetch(line, 1);
-  }
+// Outputs of a token lie N apart from those of the next: nothing in their order tells the CPU which
+// comes when.
+void fetch_to_write(const LinearProblem& p, int64_t row, int64_t token, int64_t tokens) {
+  for (int64_t i = 0; i < tokens; ++i) __builtin_prefetch(p.out(token + i, row), 1);
 }
 
 // Rows `row` to `row + rows` and tokens `token` on, from sums [rows][ldc] to the output.
 void write_out(const LinearProblem& p, int64_t row, int64_t rows, int64_t token, int64_t tokens,
                const float* sums, int64_t ldc) {
-  const auto transpose = kernels().linear->tokens.transpose;
+  const TokenKernels& kernels = cpu::kernels().linear->tokens;
+  const auto write = kernels.write[p.element];
+  const bool plain = p.args.activation == LinearActivation::none && p.args.residual == nullptr;
+  const int64_t whole = plain ? rows / kPieceRows * kPieceRows : 0;
   float bias[kMaxOutputRun];
   load_bias(p, row, rows, bias);
   alignas(64) float block[kPieceRows * kPieceRows];
   alignas(64) float lines[kPieceRows][kMaxOutputRun];
   for (int64_t t = 0; t < tokens; t += kPieceRows) {
-    for (int64_t r = 0; r < rows; r += kPieceRows) {
-      transpose(sums + r * ldc + t, ldc, block);
+    const auto count = static_cast<int>(std::min<int64_t>(kPieceRows, tokens - t));
+    const int64_t next = std::min<int64_t>(kPieceRows, tokens - t - count);
+    for (int64_t r = 0; r < whole; r += kPieceRows) {
+      fetch_to_write(p, row + r, token + t + kPieceRows, next);
+      write(sums + r * ldc + t, ldc, count, p.args.alpha, bias + r, p.out(token + t, row + r),
+            p.args.N);
+    }
+    if (whole == rows) continue;
+    for (int64_t r = whole; r < rows; r += kPieceRows) {
+      kernels.transpose(sums + r * ldc + t, ldc, block);
       for (int i = 0; i < kPieceRows; ++i) {
         std::copy_n(block + i * kPieceRows, kPieceRows, lines[i] + r);
       }
     }
-    for (int64_t i = 0; i < std::min<int64_t>(kPieceRows, tokens - t); ++i) {
-      if (t + kPieceRows + i < tokens) fetch_to_write(p, token + t + kPieceRows + i, row, rows);
-      write_run(p, token + t + i, row, rows, bias, lines[i]);
+    for (int64_t i = 0; i < count; ++i) {
+      write_run(p, token + t + i, row + whole, rows - whole, bias + whole, lines[i] + whole);
     }
   }
 }

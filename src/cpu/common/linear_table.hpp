@@ -92,6 +92,10 @@ struct TokenKernels {
   void (*gather[4])(const void* x, int64_t stride, int tokens, int64_t columns, float* out);
   // out[token * 16 + row] = c[row * ldc + token], 16 x 16.
   void (*transpose)(const float* c, int64_t ldc, float* out);
+  // out[token * stride + row] = c[row * ldc + token] * alpha + bias[row], for 16 rows and up to 16
+  // tokens.
+  void (*write[4])(const float* c, int64_t ldc, int tokens, float alpha, const float* bias,
+                   void* out, int64_t stride);
   // values = values * alpha + bias.
   void (*scale)(float* values, float alpha, const float* bias, int64_t count);
 };

@@ -182,6 +182,27 @@ template <class V>
 void transpose_block(const float* c, int64_t ldc, float* out) {
   pack_transposed<V, 16>(c, ldc, 16, 16, out);
 }
+template <class V, class T>
+void write_block(const float* c, int64_t ldc, int tokens, float alpha, const float* bias, void* out,
+                 int64_t stride) {
+  const V factor = V::broadcast(alpha);
+  for (int row = 0; row < 16; row += V::kLanes) {
+    const float* rows[V::kLanes];
+    for (int i = 0; i < V::kLanes; ++i) rows[i] = c + (row + i) * ldc;
+    const V offset = V::load(bias + row);
+    T* to = static_cast<T*>(out) + row;
+    for (int token = 0; token < tokens; token += V::kGroup) {
+      V group[V::kGroup];
+#pragma GCC unroll 4
+      for (int i = 0; i < V::kGroup; ++i) group[i] = V::load_groups(rows + i, token);
+      transpose_groups(group);
+#pragma GCC unroll 4
+      for (int i = 0; i < V::kGroup; ++i, to += stride) {
+        if (token + i < tokens) fma(group[i], factor, offset).store(to);
+      }
+    }
+  }
+}
 template <class V>
 void scale_run(float* values, float alpha, const float* bias, int64_t count) {
   const V factor = V::broadcast(alpha);
@@ -199,6 +220,7 @@ constexpr TokenKernels token_kernels() {
   return {.gather = {gather_tokens<V, float>, nullptr, gather_tokens<V, Half>,
                      gather_tokens<V, BFloat16>},
           .transpose = transpose_block<V>,
+          .write = {write_block<V, float>, nullptr, write_block<V, Half>, write_block<V, BFloat16>},
           .scale = scale_run<V>};
 }
 
