@@ -277,6 +277,19 @@ def test_sums_that_cancel_are_right_and_a_wrong_one_is_not():
     assert largest_ratio(missing, want, kind, 4.0, product=True) == math.inf
 
 
+def test_codes_may_be_a_step_apart() -> None:
+    """Steps are those of the numbers: the two zeros of a float are one."""
+    torch = pytest.importorskip("torch")
+    kind = DTYPES["f8e4m3"]
+    want = torch.tensor([0x00, 0x01, 0x81, 0x7E, 0x80], dtype=torch.uint8)
+    got = torch.tensor([0x80, 0x00, 0x82, 0x7D, 0x81], dtype=torch.uint8)
+    numbers = torch.float8_e4m3fn
+    assert largest_ratio(got.view(numbers), want.view(numbers), kind, 4.0, product=False) == 1
+    got[1] = 0x83
+    assert largest_ratio(got.view(numbers), want.view(numbers), kind, 4.0, product=False) == 4
+    assert largest_ratio(want, got, DTYPES["i8"], 4.0, product=False) > 100
+
+
 @pytest.mark.parametrize("arrays", [NumpyArrays(), arrays_on("cpu")], ids=["numpy", "torch"])
 def test_weights_are_like_those_of_a_model(arrays):
     for fmt in WEIGHT_FORMATS:

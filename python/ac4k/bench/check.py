@@ -58,7 +58,7 @@ def check(
                 return Check(error, "PyTorch float64")
         if arrays.device == "cuda" and before.bytes_read > _LARGE_BYTES:
             product = case is not None and case.flops is not None
-            error = _cpu_error(op, before, results, kinds, tolerance, product=product)
+            error = _cpu_error(op, before, results, kinds, tolerance, dtype, product=product)
             return Check(error, "ac4k on the CPU")
     return Check(
         _numpy_error(op, before, results, kinds, arrays, dtype, tolerance), "NumPy float64"
@@ -130,13 +130,15 @@ def _cpu_error(
     results: list[Any],
     kinds: list[DType],
     tolerance: float,
+    dtype: DType,
     *,
     product: bool,
 ) -> float:
     """Where NumPy would take minutes: the CPU's results, which tests hold against it.
 
     Bit by bit where the op is exact. Otherwise the two may be off to either side: floats by twice
-    what one may be off, codes by the step that this can make.
+    what one may be off, codes by the step that this can make. What is quantised is rounded to
+    `dtype` before, and the scale of a row is no more exact than its largest number.
     """
     import torch
 
@@ -144,6 +146,7 @@ def _cpu_error(
 
     on_cpu = arguments.replaced(lambda tensor: tensor.cpu())
     on_cpu.call(getattr(ac4k, op["name"]))
+    quantised = any(kind.bytes == 1 for kind in kinds)
     worst = 0.0
     for got, want, kind in zip(results, [*on_cpu.outs, *on_cpu.mutable], kinds, strict=True):
         same = want.to(got.device)
@@ -151,7 +154,8 @@ def _cpu_error(
             exact = torch.equal(got.view(torch.uint8), same.view(torch.uint8))
             worst = max(worst, 0.0 if exact else math.inf)
         else:
-            worst = max(worst, largest_ratio(got, same, kind, tolerance, product=product))
+            rounded = dtype if kind.is_float and kind.bytes > dtype.bytes and quantised else kind
+            worst = max(worst, largest_ratio(got, same, rounded, tolerance, product=product))
     return worst
 
 
@@ -174,8 +178,8 @@ def largest_ratio(got: Any, want: Any, kind: DType, tolerance: float, *, product
         rms = torch.linalg.vector_norm(want, dtype=torch.float64) / max(want.numel(), 1) ** 0.5
         floor = 2 * max(EPS[kind.name], _PRODUCT_EPS) * float(rms)
     for a, b in zip(got.reshape(-1).split(1 << 26), want.reshape(-1).split(1 << 26), strict=True):
-        if kind.bytes == 1:  # codes of one sign are ordered as their numbers are
-            ratio = (a.view(torch.int8).int() - b.view(torch.int8).int()).abs().double()
+        if kind.bytes == 1:
+            ratio = (_ordered(a, kind) - _ordered(b, kind)).abs().double()
         elif not kind.is_float:
             ratio = (a.double() - b.double()).abs()
         else:
@@ -184,6 +188,14 @@ def largest_ratio(got: Any, want: Any, kind: DType, tolerance: float, *, product
         error = float(ratio.max()) if ratio.numel() else 0.0
         worst = max(worst, math.inf if math.isnan(error) else error)
     return worst
+
+
+def _ordered(codes: Any, kind: DType) -> Any:
+    """Integers in the order of the numbers; both zeros of a float are one."""
+    import torch
+
+    bits = codes.view(torch.int8).int()
+    return torch.where(bits < 0, -(bits & 0x7F), bits) if kind.is_float else bits
 
 
 def _numpy_error(

@@ -73,10 +73,23 @@ def _dequantize(q: Tensor, scale: Tensor, dtype: str) -> Tensor:
     return _rounded(q.float() * scale, dtype)
 
 
+_constants: dict[tuple[tuple[float, ...], str], Tensor] = {}
+
+
+def _constant(numbers: tuple[float, ...], device: Any) -> Tensor:
+    """Copied to the device once: a graph that is captured cannot copy."""
+    import torch
+
+    key = (numbers, str(device))
+    if key not in _constants:
+        _constants[key] = torch.tensor(numbers, device=device)
+    return _constants[key]
+
+
 def _pack_e2m1(x: Tensor) -> Tensor:
     import torch
 
-    codes = torch.bucketize(x.abs(), torch.tensor(_MIDPOINTS, device=x.device)).to(torch.uint8)
+    codes = torch.bucketize(x.abs(), _constant(_MIDPOINTS, x.device)).to(torch.uint8)
     codes = codes | (x < 0).to(torch.uint8) << 3
     return codes[..., ::2] | codes[..., 1::2] << 4
 
@@ -84,7 +97,7 @@ def _pack_e2m1(x: Tensor) -> Tensor:
 def _unpack_e2m1(q: Tensor) -> Tensor:
     import torch
 
-    numbers = torch.tensor((*_E2M1, *(-number for number in _E2M1)), device=q.device)
+    numbers = _constant((*_E2M1, *(-number for number in _E2M1)), q.device)
     return torch.take(numbers, torch.stack((q & 15, q >> 4), -1).flatten(-2).long())
 
 
