@@ -39,9 +39,9 @@ struct Plan {
         sub_blocks(divide_up(p.args.K, kPackedColumns)),
         sub_block_bytes(k.kind == PieceKind::bf16 ? 2 * kPieceBytes : 4 * kPieceBytes),
         stretch(k.stretch),
-        tiles(p.args.num_tokens <= 32    ? 1
-              : p.args.num_tokens <= 128 ? 2
-                                         : 4),
+        tiles(p.args.num_tokens <= k.one_tile_tokens    ? 1
+              : p.args.num_tokens <= k.two_tiles_tokens ? 2
+                                                        : 4),
         panels(divide_up(p.args.num_tokens, kPieceRows)),
         panel_bytes(sub_blocks * sub_block_bytes),
         near(panels * panel_bytes <= kNearBytes) {

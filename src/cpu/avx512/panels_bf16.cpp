@@ -35,6 +35,8 @@ void multiply(const PanelProduct& product) {
 constinit const PanelKernels kPanelsBF16 = {.kind = PieceKind::bf16,
                                             .max_token_panels = 3,
                                             .stretch = 4,
+                                            .one_tile_tokens = 32,
+                                            .two_tiles_tokens = 128,
                                             .begin = nullptr,
                                             .end = nullptr,
                                             .widen = {AC4K_FORMAT_POLICIES(AC4K_WIDEN)},

@@ -72,6 +72,9 @@ struct PanelKernels {
   // Sub-blocks of K at a time: their activations stay in the first-level cache while the groups of
   // weights pass.
   int stretch;
+  // Up to so many tokens a thread takes one or two tiles of weights at a time, otherwise four: then
+  // it is activations that come from afar, and each is used more often.
+  int one_tile_tokens, two_tiles_tokens;
 
   // Before and after a thread's products; may be null.
   void (*begin)();

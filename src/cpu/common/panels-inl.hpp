@@ -230,6 +230,8 @@ constexpr PanelKernels f32_panels() {
   return {.kind = PieceKind::f32,
           .max_token_panels = kPanels,
           .stretch = 4,
+          .one_tile_tokens = 32,
+          .two_tiles_tokens = 128,
           .begin = nullptr,
           .end = nullptr,
           .widen = {AC4K_FORMAT_POLICIES(AC4K_WIDEN)},
