@@ -45,8 +45,9 @@ format: venv ## rewrite sources in the project's format
 	@.venv/bin/python tools/sources.py --cpp | xargs -r .venv/bin/clang-format -i
 	@.venv/bin/ruff format --quiet . && .venv/bin/ruff check --quiet --fix .
 
-generate: build ## write the files that come from the op table
+generate: build ## write the files that come from the op table and from benchmark results
 	@.venv/bin/python tools/generate.py
+	@.venv/bin/python tools/performance.py
 
 wheel: venv ## dist/*.whl for the chosen back end, e.g. AC4K_BACKEND=cuda
 	@.venv/bin/pip wheel --quiet --no-build-isolation --no-deps --no-index -C build-dir=build/wheel -w dist . && ls dist/*.whl

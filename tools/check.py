@@ -71,6 +71,7 @@ def check_generated() -> str:
     if not (ROOT / "tools/generate.py").exists():
         raise SkippedError("no tools/generate.py")
     run(sys.executable, "tools/generate.py", "--check")
+    run(sys.executable, "tools/performance.py", "--check")
     return ""
 
 
