@@ -44,7 +44,7 @@ def _info(options: argparse.Namespace) -> int:
             ("ops", ", ".join(op["name"] for op in ac4k.op_table())),
             ("Python", block["python"]),
             *((name, version or "not installed") for name, version in packages.items()),
-            ("commit", block["git"] or build.get("git") or "unknown"),
+            ("commit", block["git"] or "unknown"),
         ]
     )
     return 0

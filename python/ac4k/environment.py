@@ -35,7 +35,7 @@ def environment() -> dict[str, Any]:
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "ac4k": ac4k.__version__,
-        "git": git_hash(),
+        "git": source_commit() or info["build"].get("git"),
         "backend": ac4k.get_backend(),
         "arch": ac4k.get_arch(),
         "gpus": gpus(),
@@ -116,12 +116,13 @@ def gpus() -> list[dict[str, str]]:
     return found
 
 
-def git_hash() -> str | None:
-    """The commit of the source tree this package runs from, '-dirty' when it was changed."""
-    here = Path(__file__).resolve().parent
-    if not any((parent / ".git").exists() for parent in here.parents):
+def source_commit() -> str | None:
+    """The commit of the source tree this package runs from, '-dirty' when it was changed. A tree
+    that an installed package happens to lie in says nothing about it."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
         return None
-    git = ["git", "-C", str(here)]
+    git = ["git", "-C", str(root)]
     commit = _output_of([*git, "rev-parse", "--short=12", "HEAD"])
     if commit is None:
         return None

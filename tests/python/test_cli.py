@@ -107,3 +107,12 @@ def test_tables_without_rich(monkeypatch, capsys):
     assert lines[3:5] == ["gemm  18 µs", "x         1"]
     with _console.progress("work", 2) as step:
         step("one")
+
+
+def test_a_commit_is_that_of_the_package(monkeypatch, tmp_path):
+    """Not that of a tree which an installed package happens to lie in."""
+    installed = tmp_path / "build" / "site" / "ac4k" / "environment.py"
+    installed.parent.mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    monkeypatch.setattr("ac4k.environment.__file__", str(installed))
+    assert environment()["git"] == ac4k.info()["build"].get("git")
