@@ -27,9 +27,9 @@ run. [How times are taken](../benchmarks/README.md).
 """
 
 
-def load(name: str) -> dict[str, Any] | None:
-    path = RESULTS / name
-    return json.loads(path.read_text()) if path.exists() else None
+def load(name: str) -> dict[str, Any]:
+    report: dict[str, Any] = json.loads((RESULTS / name).read_text())
+    return report
 
 
 def time_of(result: Result, mode: str) -> float | None:
@@ -59,12 +59,14 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def section(title: str, report: dict[str, Any], file: str, text: str) -> str:
+def section(title: str, report: dict[str, Any], file: str, *lines: str) -> str:
+    text = "".join(f"\n{line}\n" for line in lines)
     environment = report["environment"]
-    where = ", ".join(gpu["name"] for gpu in environment.get("gpus") or []) or environment["cpu"]
+    on_gpu = report["results"][0]["device"] == "cuda"
+    where = environment["gpus"][0]["name"] if on_gpu else environment["cpu"]
     command = " ".join(report["command"])
     return (
-        f"\n## {title}\n\n{text}\n\n`{command}` ([JSON](../benchmarks/results/{file})): {where}, "
+        f"\n## {title}\n{text}\n`{command}` ([JSON](../benchmarks/results/{file})): {where}, "
         f"torch {environment['packages'].get('torch', '–')}, {environment['date'][:10]}.\n"
     )
 
@@ -94,9 +96,7 @@ def grid(
 def gguf() -> str:
     file = "h200_gguf.json"
     report = load(file)
-    if report is None:
-        return ""
-    results = [r for r in report["results"] if r["op"] == "quant_linear"]
+    results = report["results"]
 
     def cell(result: Result) -> str:
         both = f"{microseconds(time_of(result, 'cold'))} / {microseconds(time_of(result, 'chain'))}"
@@ -119,8 +119,6 @@ def gguf() -> str:
 def against_llama_cpp(results: list[Result]) -> str:
     file = "h200_llama_cpp.json"
     peer = load(file)
-    if peer is None:
-        return ""
     matrix = tuple(peer["matrix"])
 
     def cell(result: Result) -> str:
@@ -141,8 +139,6 @@ def against_llama_cpp(results: list[Result]) -> str:
 def w4a16() -> str:
     file = "h200_w4a16.json"
     report = load(file)
-    if report is None:
-        return ""
     results = report["results"]
 
     def cell(result: Result) -> str:
@@ -176,39 +172,12 @@ def op_and_options(result: Result) -> str:
     return " ".join([result["op"], *map(str, result["options"].values())])
 
 
-def raw_blocks() -> str:
-    file = "h200_gemm_q8_1.json"
-    report = load(file)
-    if report is None:
-        return ""
-    page = section(
-        "`gemm_<fmt>_q8_1` on raw GGUF blocks, H200",
-        report,
-        file,
-        "By number of tokens: alone (% of the roofline).",
-    )
-    # M, N, K of the op: tokens are N.
-    results = [
-        {**r, "shape": [r["shape"][1], r["shape"][0], r["shape"][2]]} for r in report["results"]
-    ]
-    for matrix in matrices_of(results):
-        page += f"\n### Weights of {matrix[0]}×{matrix[1]}\n\n"
-        page += grid(
-            of_matrix(results, matrix),
-            lambda r: r["op"],
-            lambda r: f"{microseconds(time_of(r, 'cold'))} ({percent(r, 'cold')})",
-            "op",
-        )
-    return page
-
-
 def memory(file: str, title: str, *, on_gpu: bool) -> str:
     report = load(file)
-    if report is None:
-        return ""
     columns: list[tuple[str, Callable[[Result], str]]] = [
         ("op", op_and_options),
         ("shape", lambda r: "×".join(map(str, r["shape"]))),
+        ("type", lambda r: r["dtype"]),
         ("alone", lambda r: microseconds(time_of(r, "cold"))),
         ("%", lambda r: percent(r, "cold")),
     ]
@@ -221,37 +190,13 @@ def memory(file: str, title: str, *, on_gpu: bool) -> str:
     if on_gpu:
         columns.append(("× Inductor", lambda r: times(r, "cold", "inductor")))
     rows = ([cell(r) for _, cell in columns] for r in report["results"])
-    return section(title, report, file, "bf16.") + "\n" + table((name for name, _ in columns), rows)
-
-
-def cpu_products(file: str, title: str) -> str:
-    report = load(file)
-    if report is None:
-        return ""
-    page = section(
-        title,
-        report,
-        file,
-        "By number of tokens: milliseconds (% of a read of the same bytes or of torch's matmul "
-        "rate, × torch with bf16 weights).",
-    )
-
-    def cell(result: Result) -> str:
-        cold = time_of(result, "cold")
-        shares = f"{percent(result, 'cold')}, {times(result, 'cold', 'dense')}"
-        return f"{cold / 1e3:.2f} ({shares})" if cold else "–"
-
-    for matrix in matrices_of(report["results"]):
-        page += f"\n### Weights of {matrix[0]}×{matrix[1]}, two threads\n\n"
-        page += grid(of_matrix(report["results"], matrix), op_and_options, cell, "op")
-    return page
+    return section(title, report, file) + "\n" + table((name for name, _ in columns), rows)
 
 
 def main() -> int:
-    page = INTRO + gguf() + raw_blocks() + w4a16()
-    page += memory("h200_memory.json", "Memory-bound ops, H200", on_gpu=True)
-    page += cpu_products("cpu_amx_products.json", "Products on a CPU with AMX")
-    page += cpu_products("cpu_avx512_products.json", "Products on a CPU with AVX-512")
+    page = INTRO + gguf() + w4a16()
+    page += memory("h200_memory.json", "Quantisers and norms, H200", on_gpu=True)
+    page += memory("h200_memory_bound.json", "Element-wise ops, H200", on_gpu=True)
     page += memory("cpu_memory.json", "Memory-bound ops on a CPU, two threads", on_gpu=False)
     if "--check" in sys.argv[1:]:
         if PAGE.exists() and PAGE.read_text() == page:

@@ -40,18 +40,20 @@ cuda::LaunchConfig config_for(const Work& work, int blocks) {
           .dependent = work.dependent};
 }
 
-// One block an SM, whichever kernel it is: asked for once a device and size.
+// One block an SM, whichever kernel it is: asked for once a device and size, and kept as one more.
 Status clusters_at_once(cuda::Kernel& kernel, const cuda::LaunchConfig& config, const Call& call,
                         int64_t* count) {
   static std::atomic<int> found[cuda::kMaxDevices][kMaxStripeBlocks + 1] = {};
   std::atomic<int>& slot = found[static_cast<size_t>(call.device.device_id)][config.cluster.x];
-  int clusters = slot.load(std::memory_order_relaxed);
-  if (clusters == 0) {
+  int known = slot.load(std::memory_order_relaxed);
+  if (known == 0) {
+    int clusters = 0;
     AC4K_TRY(
         cuda::max_active_clusters(kernel, config, call.device.device_id, call.stream, &clusters));
-    slot.store(clusters, std::memory_order_relaxed);
+    known = clusters + 1;
+    slot.store(known, std::memory_order_relaxed);
   }
-  *count = clusters;
+  *count = known - 1;
   return AC4K_OK;
 }
 
