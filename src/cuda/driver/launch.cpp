@@ -72,6 +72,21 @@ struct DriverConfig {
   DriverConfig& operator=(const DriverConfig&) = delete;
 };
 
+// The kernel on this device, allowed what the config asks for.
+Status prepare(Kernel& kernel, const LaunchConfig& config, int device, CUstream stream,
+               CUfunction* function) {
+  AC4K_TRY(check_config(kernel, config));
+  CUkernel handle = nullptr;
+  AC4K_TRY(kernel.get(device, stream, &handle));
+  AC4K_TRY(kernel.allow_shared(device, config.shared_bytes));
+  if (config.cluster.x * config.cluster.y * config.cluster.z > kMaxPortableCluster) {
+    AC4K_TRY(kernel.allow_large_clusters(device));
+  }
+  // The driver takes a CUkernel where a CUfunction is asked for.
+  *function = reinterpret_cast<CUfunction>(handle);
+  return AC4K_OK;
+}
+
 }  // namespace
 
 void set_dependent_launch(bool on) {
@@ -80,22 +95,15 @@ void set_dependent_launch(bool on) {
 bool dependent_launch() { return dependent_launch_setting.load(std::memory_order_relaxed); }
 
 Status launch(Kernel& kernel, const LaunchConfig& config, int device, void* stream, void** params) {
-  AC4K_TRY(check_config(kernel, config));
   const auto cu_stream = static_cast<CUstream>(stream);
-  CUkernel handle = nullptr;
-  AC4K_TRY(kernel.get(device, cu_stream, &handle));
-  AC4K_TRY(kernel.allow_shared(device, config.shared_bytes));
-  if (config.cluster.x * config.cluster.y * config.cluster.z > kMaxPortableCluster) {
-    AC4K_TRY(kernel.allow_large_clusters(device));
-  }
+  CUfunction function = nullptr;
+  AC4K_TRY(prepare(kernel, config, device, cu_stream, &function));
   const DeviceGuard guard(device);
   AC4K_TRY(guard.status());
 
   const DriverConfig cu_config(config, cu_stream);
   const Driver& api = *driver();
-  // The driver takes a CUkernel where a CUfunction is asked for.
-  const CUresult result = api.cuLaunchKernelEx(
-      &cu_config.config, reinterpret_cast<CUfunction>(handle), params, nullptr);
+  const CUresult result = api.cuLaunchKernelEx(&cu_config.config, function, params, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]] {
     const Status status = check(api, result, "cuLaunchKernelEx");
     return fail(status, ac4k_last_error(), " of ", kernel.module(), ":", kernel.entry(), ", grid ",
@@ -107,19 +115,13 @@ Status launch(Kernel& kernel, const LaunchConfig& config, int device, void* stre
 
 Status max_active_clusters(Kernel& kernel, const LaunchConfig& config, int device, void* stream,
                            int* count) {
-  AC4K_TRY(check_config(kernel, config));
   const auto cu_stream = static_cast<CUstream>(stream);
-  CUkernel handle = nullptr;
-  AC4K_TRY(kernel.get(device, cu_stream, &handle));
-  AC4K_TRY(kernel.allow_shared(device, config.shared_bytes));
-  if (config.cluster.x * config.cluster.y * config.cluster.z > kMaxPortableCluster) {
-    AC4K_TRY(kernel.allow_large_clusters(device));
-  }
+  CUfunction function = nullptr;
+  AC4K_TRY(prepare(kernel, config, device, cu_stream, &function));
   const DeviceGuard guard(device);
   AC4K_TRY(guard.status());
   const DriverConfig cu_config(config, cu_stream);
-  AC4K_CUDA_TRY(*driver(), cuOccupancyMaxActiveClusters, count,
-                reinterpret_cast<CUfunction>(handle), &cu_config.config);
+  AC4K_CUDA_TRY(*driver(), cuOccupancyMaxActiveClusters, count, function, &cu_config.config);
   return AC4K_OK;
 }
 

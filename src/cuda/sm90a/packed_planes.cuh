@@ -211,13 +211,8 @@ struct BytePlanes {
 
 // Codes of four bits that are places in a table of 16 bytes, biased by 128.
 template <int kSubBlocks, uint32_t kTable0, uint32_t kTable1, uint32_t kTable2, uint32_t kTable3>
-struct TablePlanes {
-  using Planes = BitPlanes<kSubBlocks, 4, 0, 0>;
-  static constexpr int kBytes = Planes::kBytes;
-  using Codes = typename Planes::Codes;
-  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
-    return Planes::load(block, j, thread);
-  }
+struct TablePlanes : BitPlanes<kSubBlocks, 4, 0, 0> {
+  using Codes = typename BitPlanes<kSubBlocks, 4, 0, 0>::Codes;
   template <typename T, int kStep>
   static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
     const uint32_t word = codes.low[kStep];
@@ -241,13 +236,8 @@ struct TablePlanes {
 // Codes of e2m1, as twice their values: sign, exponent and mantissa move to their places in T, as a
 // number that is too small by the difference of the biases.
 template <int kSubBlocks>
-struct E2M1Planes {
-  using Planes = BitPlanes<kSubBlocks, 4, 0, 0>;
-  static constexpr int kBytes = Planes::kBytes;
-  using Codes = typename Planes::Codes;
-  static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
-    return Planes::load(block, j, thread);
-  }
+struct E2M1Planes : BitPlanes<kSubBlocks, 4, 0, 0> {
+  using Codes = typename BitPlanes<kSubBlocks, 4, 0, 0>::Codes;
   template <typename T, int kStep>
   static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
     part<T, 0>(codes.low[kStep], a);
