@@ -14,34 +14,59 @@ namespace {
 struct FewTile {
   int kernel;  // its place among those for few tokens
   int columns;
+  int row_tiles;
   int blocks_on_sm;  // two where that lets all row tiles run at once; one has the longer ring
   double cost;
 };
-constexpr FewTile kFewTiles[] = {
-    {0, 8, 1, 0.055}, {0, 8, 2, 0.115}, {1, 16, 1, 0.067}, {2, 32, 1, 0.083}};
+constexpr FewTile kFewTiles[] = {{0, 8, 1, 1, 0.055},  {0, 8, 1, 2, 0.115},  {1, 16, 1, 1, 0.067},
+                                 {2, 32, 1, 1, 0.083}, {3, 16, 2, 1, 0.140}, {4, 32, 2, 1, 0.168}};
 constexpr double kManyCosts[] = {0.235, 0.34, 0.45, 0.345, 0.63};
 constexpr double kFewStart = 5.7, kManyStart = 6.3, kNextTurn = 3.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
+constexpr int kLargestTile = kNumManyTiles - 1;  // what it leaves goes to the one before
+
+// When `count` blocks of `time` each are done, of which so many run at once; then `more_count` of
+// `more_time` each take the places that become free.
+double finish_time(int64_t count, double time, int64_t at_once, int64_t more_count,
+                   double more_time) {
+  const int64_t late = count % at_once, early = at_once - late;
+  double early_end = static_cast<double>(count / at_once) * time;
+  double late_end = late > 0 ? early_end + time : 0.0;
+  for (int64_t left = more_count; left > 0;) {
+    const bool at_early = late == 0 || early_end <= late_end;
+    (at_early ? early_end : late_end) += more_time;
+    left -= at_early ? early : late;
+  }
+  return std::max(early_end, late_end);
+}
 
 double estimated_time(const MixedTile& tile, const MixedShape& shape, const ClusterRoom& room) {
   const bool two_on_sm = tile.few && kFewTiles[tile.index].blocks_on_sm == 2;
   const auto& fit = two_on_sm ? room.two : room.one;
   const int64_t at_once = std::max(fit[static_cast<size_t>(tile.splits)], 1);
-  const int64_t clusters =
-      ceil_div(shape.N, features_of(tile)) * ceil_div(shape.tokens, tokens_of(tile));
+  const int64_t before = tokens_before_rest(tile, shape);
   const int64_t steps = ceil_div(shape.k_blocks, tile.splits) * shape.sub_blocks;
-  const double step = tile.few ? kFewTiles[tile.index].cost : kManyCosts[tile.index];
-  const double start = tile.few ? kFewStart : kManyStart;
-  const auto turns = static_cast<double>(ceil_div(clusters, at_once));
-  return start + turns * static_cast<double>(steps) * step + (turns - 1) * kNextTurn;
+  const auto turn = [&](double cost) { return static_cast<double>(steps) * cost + kNextTurn; };
+  const auto clusters = [&](const MixedTile& of, int64_t tokens) {
+    return ceil_div(shape.N, features_of(of)) * ceil_div(tokens, tokens_of(of));
+  };
+  const double cost = tile.few ? kFewTiles[tile.index].cost : kManyCosts[tile.index];
+  const double rest_cost = tile.rest > 0 ? kManyCosts[rest_tile(tile).index] : 0.0;
+  const int64_t rest = tile.rest > 0 ? clusters(rest_tile(tile), shape.tokens - before) : 0;
+  return (tile.few ? kFewStart : kManyStart) - kNextTurn +
+         finish_time(clusters(tile, before), turn(cost), at_once, rest, turn(rest_cost));
 }
 
-int few_weight_bytes(const MixedShape& shape) {  // of a stage
-  const auto blocks = kFewStageColumns / (shape.sub_blocks * kSubBlockK);
-  return blocks * static_cast<int>(shape.block_bytes);
+int few_weight_bytes(const MixedTile& tile, const MixedShape& shape) {  // of a stage
+  const int blocks = few_stage_columns_of(tile, shape) / (shape.sub_blocks * kSubBlockK);
+  return kFewTiles[tile.index].row_tiles * blocks * static_cast<int>(shape.block_bytes);
 }
 int few_stage_bytes(const MixedTile& tile, const MixedShape& shape) {
-  return few_stage(few_weight_bytes(shape), kFewTiles[tile.index].columns);
+  return few_stage(few_weight_bytes(tile, shape), kFewTiles[tile.index].columns,
+                   few_stage_columns_of(tile, shape));
+}
+int few_once_bytes(const MixedTile& tile) {
+  return few_once(tokens_of(tile), kFewTiles[tile.index].row_tiles);
 }
 
 // The order numbers them for users: it depends on the sizes, not on the format.
@@ -55,11 +80,20 @@ void for_each_tile(const MixedShape& shape, const Visit& visit) {
   for (int i = 0; i < static_cast<int>(std::size(kFewTiles)) && shape.whole_columns; ++i) {
     // More tokens than a tile has would read the weights again.
     if (shape.tokens > kFewTiles[i].columns) continue;
+    // Two row tiles want two stages for each group.
+    const int least_stages = kFewTiles[i].row_tiles * kFewGroups;
+    if (few_stages({true, i, 1}, shape) < least_stages) continue;
     for (int splits = 1; splits <= most_splits; splits *= 2) offer({true, i, splits});
   }
   for (int i = 0; i < kNumManyTiles; ++i) {
     const int64_t most = many_can_split(kManyTiles[i]) ? most_splits : 1;
     for (int splits = 1; splits <= most; ++splits) offer({false, i, splits});
+  }
+  // Smaller tiles at the end fill the last turn of the largest ones.
+  const int64_t along_tokens = ceil_div(shape.tokens, kManyTiles[kLargestTile].tokens);
+  constexpr int kMostRest = 2;
+  for (int rest = 1; rest <= kMostRest && rest < along_tokens; ++rest) {
+    offer({false, kLargestTile, 1, rest});
   }
 }
 
@@ -69,7 +103,8 @@ int tokens_of(const MixedTile& tile) {
   return tile.few ? kFewTiles[tile.index].columns : kManyTiles[tile.index].tokens;
 }
 int features_of(const MixedTile& tile) {
-  return tile.few ? kTileRows : many_features(kManyTiles[tile.index]);
+  return tile.few ? kFewTiles[tile.index].row_tiles * kTileRows
+                  : many_features(kManyTiles[tile.index]);
 }
 int threads_of(const MixedTile& tile) {
   return tile.few ? kFewThreads : many_threads(kManyTiles[tile.index]);
@@ -77,20 +112,28 @@ int threads_of(const MixedTile& tile) {
 int kernel_of(const MixedTile& tile) {
   return tile.few ? kFewTiles[tile.index].kernel : tile.index;
 }
+int few_stage_columns_of(const MixedTile& tile, const MixedShape& shape) {
+  return few_stage_columns(shape.sub_blocks, kFewTiles[tile.index].row_tiles);
+}
+MixedTile rest_tile(const MixedTile& tile) { return {tile.few, tile.index - 1, tile.splits}; }
+int64_t tokens_before_rest(const MixedTile& tile, const MixedShape& shape) {
+  if (tile.rest == 0) return shape.tokens;
+  return (ceil_div(shape.tokens, tokens_of(tile)) - tile.rest) * tokens_of(tile);
+}
 int few_stages(const MixedTile& tile, const MixedShape& shape) {
   // More on their way than keep the memory busy make it serve some blocks long before others.
   constexpr int kWeightBytes = 90 * 1024;
   constexpr int kReserved = 1024;  // of each block, by the system
   const int blocks = kFewTiles[tile.index].blocks_on_sm;
   const int room = (shape.shared_per_block + kReserved) / blocks - kReserved;
-  const int fit = (room - few_once(tokens_of(tile))) / few_stage_bytes(tile, shape);
-  const int wanted = kWeightBytes / few_weight_bytes(shape) + kFewGroups / 2;
+  const int fit = (room - few_once_bytes(tile)) / few_stage_bytes(tile, shape);
+  const int wanted = kWeightBytes / few_weight_bytes(tile, shape) + kFewGroups / 2;
   return std::max(std::min({fit, wanted, kFewMaxStages}) / kFewGroups, 1) * kFewGroups;
 }
 int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape) {
   const auto bytes = static_cast<int>(shape.block_bytes);
   if (tile.few) {
-    return few_once(tokens_of(tile)) + few_stages(tile, shape) * few_stage_bytes(tile, shape);
+    return few_once_bytes(tile) + few_stages(tile, shape) * few_stage_bytes(tile, shape);
   }
   return many_tokens_shared(kManyTiles[tile.index], bytes, shape.sub_blocks);
 }
@@ -99,7 +142,7 @@ std::string name_of(const MixedTile& tile) {
   return (tile.few ? "few_" : "many_") + std::to_string(tokens_of(tile)) + "x" +
          std::to_string(features_of(tile)) +
          (tile.few && kFewTiles[tile.index].blocks_on_sm == 2 ? "_pair" : "") + "_split" +
-         std::to_string(tile.splits);
+         std::to_string(tile.splits) + (tile.rest > 0 ? "_rest" + std::to_string(tile.rest) : "");
 }
 
 std::vector<MixedTile> mixed_tiles(const MixedShape& shape) {

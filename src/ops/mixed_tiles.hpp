@@ -15,6 +15,7 @@ struct MixedTile {
   bool few;
   int index;  // in the table of such tiles
   int splits;
+  int rest = 0;  // of the tiles along tokens: the last ones, left to the next smaller tile
 };
 
 // out[tokens, N] = x[tokens, K] W[N, K]^T with packed weights.
@@ -43,7 +44,11 @@ int64_t mixed_tile_at(const MixedShape& shape, int64_t number, MixedTile* tile);
 // The one that is expected to be the fastest; the shape must have one. A model has few shapes: a
 // thread remembers those that it has asked for.
 MixedTile best_mixed_tile(const MixedShape& shape, const ClusterRoom& room);
-// "few_16x64_split2": tokens x features; "pair": two blocks on an SM.
+// The one that multiplies the rest, and the tokens before it.
+MixedTile rest_tile(const MixedTile& tile);
+int64_t tokens_before_rest(const MixedTile& tile, const MixedShape& shape);
+// "few_16x64_split2": tokens x features; "pair": two blocks on an SM; "rest1": of the tiles along
+// tokens the last is left to smaller ones.
 std::string name_of(const MixedTile& tile);
 
 // What a launch of the tile needs.
@@ -53,5 +58,6 @@ int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape);
 int threads_of(const MixedTile& tile);
 int tokens_of(const MixedTile& tile);
 int features_of(const MixedTile& tile);
+int few_stage_columns_of(const MixedTile& tile, const MixedShape& shape);
 
 }  // namespace ac4k

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "cuda/driver/device.hpp"
 #include "cuda/driver/launch.hpp"
@@ -18,7 +19,7 @@ static_assert(sizeof(TensorMap) == sizeof(cuda::CUtensorMap));
 
 // Kernels of one format for f16 or bf16.
 struct TypeKernels {
-  cuda::Kernel few[3];  // of 8, 16 and 32 columns
+  cuda::Kernel few[5];  // of 8, 16 and 32 columns; of 16 and 32 with two row tiles
   cuda::Kernel few_any;
   cuda::Kernel many[kNumManyTiles];
 };
@@ -29,7 +30,11 @@ struct FormatKernels {
 
 #define AC4K_TYPE(module, type)                                                     \
   TypeKernels {                                                                     \
-    {{module, "few_8_" type}, {module, "few_16_" type}, {module, "few_32_" type}},  \
+    {{module, "few_8_1_" type},                                                     \
+     {module, "few_16_1_" type},                                                    \
+     {module, "few_32_1_" type},                                                    \
+     {module, "few_16_2_" type},                                                    \
+     {module, "few_32_2_" type}},                                                   \
         {module, "few_any_" type}, {                                                \
       {module, "many_0_" type}, {module, "many_1_" type}, {module, "many_2_" type}, \
           {module, "many_3_" type}, {                                               \
@@ -161,13 +166,32 @@ class Launcher {
   }
 
   Status multiply(const MixedTile& tile) {
-    TypeKernels& kernels = kernels_.types[type_];
-    AC4K_TRY(tile.few ? describe_few(tokens_of(tile)) : describe_many(tokens_of(tile)));
+    const int64_t before_rest = tokens_before_rest(tile, shape_);
+    AC4K_TRY(multiply(tile, 0, before_rest));
+    if (tile.rest == 0) return AC4K_OK;
+    return multiply(rest_tile(tile), before_rest, shape_.tokens - before_rest);
+  }
+  // Some of the tokens; those that are not the first follow the others.
+  Status multiply(const MixedTile& tile, int64_t first_token, int64_t num_tokens) {
+    const int64_t elements = first_token * args_.N;
+    params_.out = elements_from(args_.out, elements);
+    if (args_.residual != nullptr) params_.residual = elements_from(args_.residual, elements);
+    params_.num_tokens = static_cast<int>(num_tokens);
+    params_.follows = first_token > 0;
+    const void* x = elements_from(params_.x, first_token * params_.x_rows.stride);
+    AC4K_TRY(tile.few ? describe_few(tile, x) : describe_many(tile, x));
     if (tile.few) params_.few_stages = few_stages(tile, shape_);
+    TypeKernels& kernels = kernels_.types[type_];
     const int kernel = kernel_of(tile);
     return launch(tile.few ? kernels.few[kernel] : kernels.many[kernel],
-                  ceil_div(args_.N, features_of(tile)), ceil_div(shape_.tokens, tokens_of(tile)),
+                  ceil_div(args_.N, features_of(tile)), ceil_div(num_tokens, tokens_of(tile)),
                   tile.splits, threads_of(tile), shared_bytes(tile, shape_));
+  }
+  // 16-bit ones.
+  template <typename Bytes>
+  static Bytes* elements_from(Bytes* first, int64_t count) {
+    using Element = std::conditional_t<std::is_const_v<Bytes>, const uint16_t, uint16_t>;
+    return static_cast<Element*>(first) + count;
   }
 
   // Tokens of any type, at any address, `parts` columns of the product each: as few splits as fill
@@ -205,10 +229,10 @@ class Launcher {
     const int64_t elements = shape_.tokens > 1 ? params_.x_rows.stride : ceil_div(args_.K, 8) * 8;
     return static_cast<uint64_t>(elements) * 2;
   }
-  Status describe(cuda::TensorMapSpec map) {
+  Status describe(const void* x, cuda::TensorMapSpec map) {
     map.type =
         type_ ? cuda::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : cuda::CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    map.address = params_.x;
+    map.address = x;
     map.swizzle = cuda::CU_TENSOR_MAP_SWIZZLE_128B;
     map.l2_promotion = cuda::CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
     cuda::CUtensorMap encoded;
@@ -216,19 +240,21 @@ class Launcher {
     std::memcpy(&params_.x_boxes, &encoded, sizeof(encoded));
     return AC4K_OK;
   }
-  Status describe_many(int tokens) {
-    return describe({.rank = 2,
-                     .dims = {static_cast<uint64_t>(args_.K), static_cast<uint64_t>(shape_.tokens)},
-                     .strides = {row_bytes()},
-                     .box = {kSubBlockK, static_cast<uint32_t>(tokens)}});
-  }
-  Status describe_few(int tokens) {
+  Status describe_many(const MixedTile& tile, const void* x) {
     return describe(
-        {.rank = 3,
-         .dims = {kSubBlockK, static_cast<uint64_t>(shape_.tokens),
-                  static_cast<uint64_t>(args_.K / kSubBlockK)},
-         .strides = {row_bytes(), kSubBlockK * 2},
-         .box = {kSubBlockK, static_cast<uint32_t>(tokens), kFewStageColumns / kSubBlockK}});
+        x, {.rank = 2,
+            .dims = {static_cast<uint64_t>(args_.K), static_cast<uint64_t>(params_.num_tokens)},
+            .strides = {row_bytes()},
+            .box = {kSubBlockK, static_cast<uint32_t>(tokens_of(tile))}});
+  }
+  Status describe_few(const MixedTile& tile, const void* x) {
+    const int boxes = few_stage_columns_of(tile, shape_) / kSubBlockK;
+    return describe(x, {.rank = 3,
+                        .dims = {kSubBlockK, static_cast<uint64_t>(params_.num_tokens),
+                                 static_cast<uint64_t>(args_.K / kSubBlockK)},
+                        .strides = {row_bytes(), kSubBlockK * 2},
+                        .box = {kSubBlockK, static_cast<uint32_t>(tokens_of(tile)),
+                                static_cast<uint32_t>(boxes)}});
   }
 
   Status launch(cuda::Kernel& kernel, int64_t tiles, int64_t token_tiles, int64_t splits,
@@ -239,7 +265,7 @@ class Launcher {
         .grid = {static_cast<uint32_t>(tiles * splits), static_cast<uint32_t>(token_tiles), 1},
         .block = {static_cast<uint32_t>(threads), 1, 1},
         .shared_bytes = static_cast<uint32_t>(shared_bytes),
-        .dependent = cuda::dependent_launch()};
+        .dependent = params_.follows || cuda::dependent_launch()};
     if (splits > 1) config.cluster = {static_cast<uint32_t>(splits), 1, 1};
     return cuda::launch(kernel, config, call_.device.device_id, call_.stream, params_);
   }

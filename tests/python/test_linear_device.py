@@ -59,20 +59,20 @@ def test_every_config_multiplies(device: str, fmt: Any) -> None:
     """Kernels for few tokens and for many, each tile and split; "auto" is one of them.
 
     So many rows that the mean of the errors hardly depends on the numbers drawn."""
-    w, dense = packed_and_dense(fmt, 589, 512, device)
-    weight = w.raw.reshape(10, *packed_block_shape(fmt, 512))
-    for tokens in (1, 9, 70):
-        names = ac4k.quant_linear_configs(fmt, tokens, 589, 512, device)
+    w, dense = packed_and_dense(fmt, 525, 512, device)
+    weight = w.raw.reshape(9, *packed_block_shape(fmt, 512))
+    for tokens in (1, 9, 70, 600):
+        names = ac4k.quant_linear_configs(fmt, tokens, 525, 512, device)
         assert names[0] == "auto"
         assert (len(names) > 1) == (device == "cuda")
         x = torch.randn(tokens, 512).to(torch.bfloat16)
         expected = x.double().numpy() @ dense.T
         for config, name in enumerate(names):
-            out = torch.full((tokens, 589), torch.nan, dtype=x.dtype, device=device)
-            ac4k.quant_linear(x.to(device), weight, N=589, fmt=fmt, config=config, out=out)
+            out = torch.full((tokens, 525), torch.nan, dtype=x.dtype, device=device)
+            ac4k.quant_linear(x.to(device), weight, N=525, fmt=fmt, config=config, out=out)
             assert nmse(out, expected) < NMSE[torch.bfloat16], name
         with pytest.raises(ValueError, match="quant_linear: argument 'config': expected"):
-            ac4k.quant_linear(x.to(device), weight, N=589, fmt=fmt, config=len(names))
+            ac4k.quant_linear(x.to(device), weight, N=525, fmt=fmt, config=len(names))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -101,3 +101,28 @@ def test_capture(device: str) -> None:
     out.zero_()
     graph.replay()
     assert torch.equal(out, expected)
+
+
+def test_a_chain_of_products_in_two_parts(device: str) -> None:
+    """A product in two launches is done when both are, for the next one that starts early."""
+    if device != "cuda":
+        pytest.skip("launches are CUDA's")
+    tokens, size = 600, 8448
+    w, _ = packed_and_dense("q4_0", size, size, device)
+    weight = w.raw.reshape(-1, *packed_block_shape("q4_0", size))
+    names = ac4k.quant_linear_configs("q4_0", tokens, size, size, device)
+    config = next(i for i, name in enumerate(names) if name.endswith("rest1"))
+    x = torch.randn(tokens, size, device=device).to(torch.bfloat16)
+
+    def chain() -> torch.Tensor:
+        y = x
+        for _ in range(4):
+            y = ac4k.rms_norm(y, None)
+            y = ac4k.quant_linear(y, weight, N=size, fmt="q4_0", config=config)
+        return y
+
+    expected = chain()
+    assert expected.isfinite().all()
+    with ac4k.dependent_launch():
+        for _ in range(5):
+            assert torch.equal(chain(), expected)

@@ -1,5 +1,5 @@
-// Names for the mixed-input kernels of a format: few_16_bf16 multiplies 16 columns, few_any_f32
-// takes tokens as they are, many_4_f16 has the fifth of kManyTiles.
+// Names for the mixed-input kernels of a format: few_16_2_bf16 multiplies 16 columns and two row
+// tiles, few_any_f32 takes tokens as they are, many_4_f16 has the fifth of kManyTiles.
 #pragma once
 
 #include "sm90a/mixed_few.cuh"
@@ -7,10 +7,10 @@
 #include "sm90a/mixed_many.cuh"
 
 // Two blocks on an SM for eight tokens: see kFewTiles of ops/mixed_tiles.cpp.
-#define AC4K_MIXED_FEW(Format, T, suffix, columns)                                      \
-  extern "C" __global__ void __launch_bounds__(ac4k::kFewThreads, columns == 8 ? 2 : 1) \
-  few_##columns##_##suffix(const __grid_constant__ ac4k::MixedParams params) {          \
-    ac4k::multiply_few_tokens<ac4k::Format, T, columns>(params);                        \
+#define AC4K_MIXED_FEW(Format, T, suffix, columns, row_tiles)                                \
+  extern "C" __global__ void __launch_bounds__(ac4k::kFewThreads, columns == 8 ? 2 : 1)      \
+  few_##columns##_##row_tiles##_##suffix(const __grid_constant__ ac4k::MixedParams params) { \
+    ac4k::multiply_few_tokens<ac4k::Format, T, columns, row_tiles>(params);                  \
   }
 #define AC4K_MIXED_FEW_ANY(Format, T, suffix)                                             \
   extern "C" __global__ void __launch_bounds__(ac4k::kFewAnyThreads, 1) few_any_##suffix( \
@@ -23,9 +23,11 @@
     ac4k::multiply_many_tokens<ac4k::Format, T, ac4k::kManyTiles[tile]>(params);              \
   }
 #define AC4K_MIXED_TYPE(Format, T, suffix) \
-  AC4K_MIXED_FEW(Format, T, suffix, 8)     \
-  AC4K_MIXED_FEW(Format, T, suffix, 16)    \
-  AC4K_MIXED_FEW(Format, T, suffix, 32)    \
+  AC4K_MIXED_FEW(Format, T, suffix, 8, 1)  \
+  AC4K_MIXED_FEW(Format, T, suffix, 16, 1) \
+  AC4K_MIXED_FEW(Format, T, suffix, 32, 1) \
+  AC4K_MIXED_FEW(Format, T, suffix, 16, 2) \
+  AC4K_MIXED_FEW(Format, T, suffix, 32, 2) \
   AC4K_MIXED_FEW_ANY(Format, T, suffix)    \
   AC4K_MIXED_MANY(Format, T, suffix, 0)    \
   AC4K_MIXED_MANY(Format, T, suffix, 1)    \

@@ -35,32 +35,43 @@ struct MixedParams {
   int splits;                   // of K, for the blocks of a cluster
   int few_stages;               // a multiple of the groups: a stage is always the same group's
   bool aligned_x, aligned_out;  // 16 bytes at a time; out means bias and residual, too
+  bool follows;                 // the kernel before has the first tokens of the same product
 };
 
 inline constexpr int kTileRows = 64;  // of packed weights
 inline constexpr int kSubBlockK = 64;
 
 // Few tokens: groups of four warps take turns at the stages of a ring, one warp fills it with
-// weights and one with tokens.
+// weights and one with tokens. A block has one row tile of weights or, so that tokens are read half
+// as often, two.
 inline constexpr int kFewGroups = 3;
 inline constexpr int kFewThreads = kFewGroups * 128 + 64;
 inline constexpr int kFewStageColumns = 256;
-inline constexpr int kFewFeatureStride = 68;  // floats: a fragment's stores meet all banks
+AC4K_ON_BOTH_SIDES constexpr int few_stage_columns(int sub_blocks, int row_tiles) {
+  const int block = sub_blocks * kSubBlockK, columns = kFewStageColumns / row_tiles;
+  return columns > block ? columns : block;
+}
+// Floats of a column's sums: a fragment's stores meet all banks.
+AC4K_ON_BOTH_SIDES constexpr int few_feature_stride(int row_tiles) {
+  return row_tiles * kTileRows + 4;
+}
 // Sums of the groups, sums of other blocks.
-AC4K_ON_BOTH_SIDES constexpr int few_sums(int groups, int columns) {
-  return (groups * columns * kFewFeatureStride + columns * kTileRows) * 4;
+AC4K_ON_BOTH_SIDES constexpr int few_sums(int groups, int columns, int row_tiles) {
+  return (groups * few_feature_stride(row_tiles) + row_tiles * kTileRows) * columns * 4;
 }
 // Barriers and sums come first, so that only the weights' place depends on the number of stages.
 inline constexpr int kFewMaxStages = 16;
 inline constexpr int kFewBarriers = 512;  // bytes
-AC4K_ON_BOTH_SIDES constexpr int few_ring(int columns) {
-  return (kFewBarriers + few_sums(kFewGroups, columns) + 1023) / 1024 * 1024;
+AC4K_ON_BOTH_SIDES constexpr int few_ring(int columns, int row_tiles) {
+  return (kFewBarriers + few_sums(kFewGroups, columns, row_tiles) + 1023) / 1024 * 1024;
 }
 // Bytes of a stage, and those that are there once, with what aligns them.
-AC4K_ON_BOTH_SIDES constexpr int few_stage(int weight_bytes, int columns) {
-  return columns * kFewStageColumns * 2 + weight_bytes;
+AC4K_ON_BOTH_SIDES constexpr int few_stage(int weight_bytes, int columns, int stage_columns) {
+  return columns * stage_columns * 2 + weight_bytes;
 }
-AC4K_ON_BOTH_SIDES constexpr int few_once(int columns) { return 1024 + few_ring(columns); }
+AC4K_ON_BOTH_SIDES constexpr int few_once(int columns, int row_tiles) {
+  return 1024 + few_ring(columns, row_tiles);
+}
 
 // Few tokens of any type, at any address: those of a block's share of K stay in shared memory.
 inline constexpr int kFewAnyColumns = 16;
@@ -71,7 +82,8 @@ AC4K_ON_BOTH_SIDES constexpr int few_any_stages(int stage_bytes) {
 }
 // Bytes before the rows of x, which come last: ring, partial sums, sums of other blocks, barriers.
 AC4K_ON_BOTH_SIDES constexpr int few_any_fixed(int stage_bytes, int columns) {
-  return few_any_stages(stage_bytes) * (stage_bytes + 16) + 16 + few_sums(kFewAnyGroups, columns);
+  return few_any_stages(stage_bytes) * (stage_bytes + 16) + 16 +
+         few_sums(kFewAnyGroups, columns, 1);
 }
 // Of a row of x: 16 bytes more, so that eight rows meet all banks.
 AC4K_ON_BOTH_SIDES constexpr int few_any_row(int columns_of_k) { return columns_of_k * 2 + 16; }

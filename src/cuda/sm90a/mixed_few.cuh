@@ -1,8 +1,8 @@
 // Few tokens of 16 bits: weights and tokens stream through a ring in shared memory, tokens by
 // tensor copies.
 //
-// A block has 64 features and a share of K; the blocks of a cluster share the features and add up
-// at the end.
+// A block has one or two row tiles of 64 features and a share of K; the blocks of a cluster share
+// the features and add up at the end.
 #pragma once
 
 #include "common/cluster.cuh"
@@ -13,14 +13,17 @@
 
 namespace ac4k {
 
-template <typename Format, int kColumns>
+template <typename Format, int kColumns, int kTiles>
 struct FewLayout {
-  static constexpr int kStageBlocks = kFewStageColumns / (Format::kSubBlocks * kSubBlockK);
-  static constexpr int kStageBytes = kStageBlocks * Format::kBytes;
+  static constexpr int kRowTiles = kTiles;
+  static constexpr int kStageColumns = few_stage_columns(Format::kSubBlocks, kTiles);
+  static constexpr int kStageBlocks = kStageColumns / (Format::kSubBlocks * kSubBlockK);
+  static constexpr int kTileBytes = kStageBlocks * Format::kBytes;  // of a stage
+  static constexpr int kStageBytes = kTiles * kTileBytes;
   static constexpr uint32_t kBoxBytes = kColumns * kSubBlockK * 2;
-  static constexpr uint32_t kXBytes = kFewStageColumns / kSubBlockK * kBoxBytes;  // of a stage
+  static constexpr uint32_t kXBytes = kStageColumns / kSubBlockK * kBoxBytes;  // of a stage
   static constexpr int kGroups = kFewGroups;
-  static constexpr uint32_t kPartialBytes = kGroups * kColumns * kFewFeatureStride * 4;
+  static constexpr uint32_t kPartialBytes = kGroups * kColumns * few_feature_stride(kTiles) * 4;
 
   uint32_t full, empty, all_received, partial, received, tokens, weights;  // addresses
 
@@ -30,7 +33,7 @@ struct FewLayout {
         all_received(base + 16 * kFewMaxStages),
         partial(base + kFewBarriers),
         received(partial + kPartialBytes),
-        tokens(base + few_ring(kColumns)),
+        tokens(base + few_ring(kColumns, kTiles)),
         weights(tokens + stages * kXBytes) {
     static_assert(16 * kFewMaxStages + 8 <= kFewBarriers);
   }
@@ -61,7 +64,7 @@ struct TokensInBoxes {
 
 // What a block has to do.
 struct FewShare {
-  int row_tile, first_token;
+  int row_tile, first_token;    // the first of its row tiles
   int first_block, num_blocks;  // of K
   int num_stages;
 };
@@ -73,13 +76,20 @@ class WeightStream {
   // From stage `first` on.
   __device__ __forceinline__ WeightStream(const MixedParams& params, const FewShare& share,
                                           const Layout& layout, int first)
-      : from_(params.weights +
-              (static_cast<int64_t>(share.row_tile) * params.k_blocks + share.first_block) *
-                  Format::kBytes +
-              first * Layout::kStageBytes),
-        left_(share.num_blocks * Format::kBytes - first * Layout::kStageBytes),
+      : left_(share.num_blocks * Format::kBytes - first * Layout::kTileBytes),
         layout_(layout),
-        place_{first, 1} {}
+        place_{first, 1} {
+    const int row_tiles = (params.num_features + kTileRows - 1) / kTileRows;
+#pragma unroll
+    for (int t = 0; t < Layout::kRowTiles; ++t) {
+      // There may be no second row tile: the first one serves.
+      const int row_tile = min(share.row_tile + t, row_tiles - 1);
+      from_[t] =
+          params.weights +
+          (static_cast<int64_t>(row_tile) * params.k_blocks + share.first_block) * Format::kBytes +
+          first * Layout::kTileBytes;
+    }
+  }
   // The first stages, which are empty: fewer than there are.
   __device__ __forceinline__ void begin(int stages) {
     for (; place_.stage < stages && left_ > 0; ++place_.stage) copy();
@@ -94,23 +104,27 @@ class WeightStream {
 
  private:
   __device__ __forceinline__ void copy() {
-    const uint32_t bytes = static_cast<uint32_t>(min(left_, Layout::kStageBytes));
+    const uint32_t bytes = static_cast<uint32_t>(min(left_, Layout::kTileBytes));
     const uint32_t full = layout_.full + 8 * place_.stage;
-    arrive_and_expect(full, bytes);
-    copy_bytes(layout_.weights + place_.stage * Layout::kStageBytes, from_, bytes, full);
-    from_ += Layout::kStageBytes;
-    left_ -= Layout::kStageBytes;
+    const uint32_t to = layout_.weights + place_.stage * Layout::kStageBytes;
+    arrive_and_expect(full, bytes * Layout::kRowTiles);
+#pragma unroll
+    for (int t = 0; t < Layout::kRowTiles; ++t) {
+      copy_bytes(to + t * Layout::kTileBytes, from_[t], bytes, full);
+      from_[t] += Layout::kTileBytes;
+    }
+    left_ -= Layout::kTileBytes;
   }
 
-  const unsigned char* from_;
-  int left_;  // bytes
+  const unsigned char* from_[Layout::kRowTiles];
+  int left_;  // bytes of a row tile
   const Layout& layout_;
   FewPlace place_;
 };
 template <typename Format, typename Layout>
 __device__ __forceinline__ void stream_tokens(const MixedParams& params, const FewShare& share,
                                               const Layout& layout) {
-  constexpr int kBoxes = kFewStageColumns / kSubBlockK;
+  constexpr int kBoxes = Layout::kStageColumns / kSubBlockK;
   const int first = share.first_block * Format::kSubBlocks;
   FewPlace place{0, 1};
   for (int i = 0; i < share.num_stages; ++i) {
@@ -122,28 +136,30 @@ __device__ __forceinline__ void stream_tokens(const MixedParams& params, const F
   }
 }
 
-// Blocks b and on of a stage, as far as there are any.
-template <typename Format, typename T, int kColumns, int kBlocks, int b = 0>
+// Blocks b and on of a stage, as far as there are any, of all row tiles in turn: b counts them.
+template <typename Format, typename T, int kColumns, typename Layout, int b = 0>
 __device__ __forceinline__ void multiply_blocks(uint32_t stage, uint32_t x, int blocks, int thread,
                                                 uint32_t (&a)[2][4][4],
-                                                float (&sums)[kColumns / 8][4]) {
-  if (b < blocks) {
-    constexpr uint32_t kBoxes = Format::kSubBlocks * (kColumns * kSubBlockK * 2 >> 4);
-    const uint32_t block = stage + b * Format::kBytes;
+                                                float (&sums)[Layout::kRowTiles][kColumns / 8][4]) {
+  constexpr int kBlock = b / Layout::kRowTiles, kTile = b % Layout::kRowTiles;
+  if (kBlock < blocks) {
+    constexpr uint32_t kBoxes = Format::kSubBlocks * (Layout::kBoxBytes >> 4);
+    const uint32_t block = stage + kTile * Layout::kTileBytes + kBlock * Format::kBytes;
     multiply_weights<Format, T, kColumns, b * Format::kSubBlocks % 2>(
-        block, weight_header<Format, T>(block, thread), x + b * kBoxes, thread, a, sums);
+        block, weight_header<Format, T>(block, thread), x + kBlock * kBoxes, thread, a,
+        sums[kTile]);
   }
-  if constexpr (b + 1 < kBlocks) {
-    multiply_blocks<Format, T, kColumns, kBlocks, b + 1>(stage, x, blocks, thread, a, sums);
+  if constexpr (b + 1 < Layout::kRowTiles * Layout::kStageBlocks) {
+    multiply_blocks<Format, T, kColumns, Layout, b + 1>(stage, x, blocks, thread, a, sums);
   }
 }
 
-// Grid: (row tiles * splits, tiles of kColumns tokens), clusters of `splits` blocks. Block:
-// kFewThreads. Shared memory: few_once and few_stages times few_stage. Weights are aligned to 16
-// bytes. Roofline: HBM, the weights.
-template <typename Format, typename T, int kColumns>
+// Grid: (row tiles / kRowTiles * splits, tiles of kColumns tokens), clusters of `splits` blocks.
+// Block: kFewThreads. Shared memory: few_once and few_stages times few_stage. Weights are aligned
+// to 16 bytes. Roofline: HBM, the weights.
+template <typename Format, typename T, int kColumns, int kRowTiles>
 __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
-  using Layout = FewLayout<Format, kColumns>;
+  using Layout = FewLayout<Format, kColumns, kRowTiles>;
   constexpr int kGroups = Layout::kGroups, kWorkers = kGroups * 128;
   extern __shared__ __align__(1024) unsigned char unaligned[];
   const uint32_t start = shared_address(unaligned), base = (start + 1023) & ~1023u;
@@ -153,13 +169,13 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   const uint32_t splits = cluster_size(), split = cluster_rank();
   const int first_block = static_cast<int>(split) * params.split_blocks;
   const int num_blocks = max(0, min(params.split_blocks, params.k_blocks - first_block));
-  const FewShare work{static_cast<int>(blockIdx.x / splits),
+  const FewShare work{static_cast<int>(blockIdx.x / splits) * kRowTiles,
                       static_cast<int>(blockIdx.y) * kColumns, first_block, num_blocks,
                       (num_blocks + Layout::kStageBlocks - 1) / Layout::kStageBlocks};
   const int num_tokens = min(kColumns, params.num_tokens - work.first_token);
   const int lane = threadIdx.x % 32;
   const int group = kColumns == 8 ? threadIdx.x / 128 : same_in_warp(threadIdx.x / 128);
-  const int count = num_tokens * kTileRows;  // of sums
+  const int count = num_tokens * kRowTiles * kTileRows;  // of sums
 
   constexpr int kEarlyStages = 2;
   if (threadIdx.x == kWorkers) {
@@ -191,13 +207,14 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   }
 
   const int thread = threadIdx.x % 128;
-  float sums[kColumns / 8][4] = {};
+  float sums[kRowTiles][kColumns / 8][4] = {};
   FewPlace place{group, 0};
   const auto multiply_stage = [&](int blocks) {
     wait_for(layout.full + 8 * place.stage, place.parity);
     const uint32_t stage = layout.weights + place.stage * Layout::kStageBytes;
     const uint32_t tokens = layout.tokens + place.stage * Layout::kXBytes;
     if constexpr (kColumns == 8) {
+      static_assert(kRowTiles == 1);
       const uint32_t x_lane = tokens + lane % 8 * 128 + ((lane / 8 ^ lane % 8) << 4);
 #pragma unroll
       for (int b = 0; b < Layout::kStageBlocks; ++b) {
@@ -206,13 +223,13 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
           const uint32_t boxes = x_lane + b * Format::kSubBlocks * Layout::kBoxBytes;
           const TokensInBoxes<kColumns> x{{boxes, boxes ^ 64u}};
           multiply_block<Format, T, kColumns>(block, Format::header(block, thread), x, thread,
-                                              sums);
+                                              sums[0]);
         }
       }
     } else {
       uint32_t a[2][4][4];
-      multiply_blocks<Format, T, kColumns, Layout::kStageBlocks>(stage, matrix_at(tokens), blocks,
-                                                                 thread, a, sums);
+      multiply_blocks<Format, T, kColumns, Layout>(stage, matrix_at(tokens), blocks, thread, a,
+                                                   sums);
       wait_for_products<0>();
     }
     __syncwarp();
@@ -225,7 +242,7 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   for (; i < whole_stages; i += kGroups) multiply_stage(Layout::kStageBlocks);
   if (i < work.num_stages) multiply_stage(num_blocks - i * Layout::kStageBlocks);
 
-  add_up<T, kColumns, kGroups, 1>(
+  add_up<T, kColumns, kGroups, 1, kRowTiles>(
       params,
       {unaligned + (layout.partial - start), layout.received, layout.all_received, work.row_tile,
        work.first_token, num_tokens},

@@ -32,7 +32,8 @@ struct FewAnyLayout {
   static constexpr int kStageBytes = kStageBlocks * Format::kBytes;
   static constexpr int kStages = few_any_stages(kStageBytes);
   static constexpr uint32_t kPartial = kStages * kStageBytes;
-  static constexpr uint32_t kReceived = kPartial + kFewAnyGroups * kColumns * kFewFeatureStride * 4;
+  static constexpr uint32_t kReceived =
+      kPartial + kFewAnyGroups * kColumns * few_feature_stride(1) * 4;
   static constexpr uint32_t kBarriers = kReceived + kColumns * kTileRows * 4;
   static constexpr uint32_t kX = kBarriers + kStages * 16 + 16;
   static_assert(kX == few_any_fixed(kStageBytes, kColumns));
@@ -189,7 +190,7 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
     const int row = min(c * 8 + lane % 8, num_tokens * kParts<T> - 1);
     x_rows[c] = base + Layout::kX + static_cast<uint32_t>(row) * row_bytes + lane / 8 * 16;
   }
-  float sums[kColumns / 8][4] = {};
+  float sums[1][kColumns / 8][4] = {};
   RingPlace<Layout::kStages> place;
   for (int i = 0; i < num_stages; ++i, place.advance()) {
     if (i % kFewAnyGroups != group) continue;
@@ -204,7 +205,7 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
       if (b < blocks) {
         const uint32_t block = stage + b * Format::kBytes;
         multiply_block<Format, Factor, kColumns>(block, Format::header(block, thread), x, thread,
-                                                 sums);
+                                                 sums[0]);
 #pragma unroll
         for (int c = 0; c < kColumns / 8; ++c) x.rows[c] += kBlockColumns * 2;
       }
@@ -213,7 +214,7 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
     if (lane == 0) arrive(empty + 8 * place.stage);
   }
 
-  add_up<T, kColumns, kFewAnyGroups, kParts<T>>(
+  add_up<T, kColumns, kFewAnyGroups, kParts<T>, 1>(
       params,
       {shared + Layout::kPartial, base + Layout::kReceived, all_received, row_tile, first_token,
        num_tokens},

@@ -335,10 +335,14 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
     if (streams_weights) {
       if (thread % 32 == 0) weights.finish();
     } else if (thread == kWeightWarps * 32) {
-      wait_for_previous_kernels();
+      // The kernel before, where it is the first part of this product, has waited for the tokens.
+      if (!params.follows) wait_for_previous_kernels();
       allow_next_kernel();  // not earlier: no more than two kernels at a time
       stream_tokens(params, rings, first_token, first_block * Format::kSubBlocks * kSubBlockK,
                     num_blocks * Format::kSubBlocks);
+      // This one must not be done earlier; one block sees to it, the others make room.
+      const bool last = blockIdx.x + 1 == gridDim.x && blockIdx.y + 1 == gridDim.y;
+      if (params.follows && last) wait_for_previous_kernels();
     }
     return;
   }

@@ -9,45 +9,49 @@ namespace ac4k {
 
 // Where sums meet, and whose they are.
 struct FewSums {
-  unsigned char* partial;           // of the groups: [group][column][kFewFeatureStride] floats
+  unsigned char* partial;           // of the groups: [group][column][feature] floats
   uint32_t received, all_received;  // those of the blocks, behind `partial`, and their barrier
-  int row_tile, first_token, num_tokens;
+  int row_tile, first_token, num_tokens;  // row_tile: the first
 };
 
 // Groups add up here, blocks in the shared memory of the one that owns the sum. A token has kParts
-// columns of the product.
-template <typename T, int kColumns, int kGroups, int kParts>
+// columns of the product, a block kRowTiles.
+template <typename T, int kColumns, int kGroups, int kParts, int kRowTiles>
 __device__ __forceinline__ void add_up(const MixedParams& params, const FewSums& at,
-                                       const float (&sums)[kColumns / 8][4]) {
+                                       const float (&sums)[kRowTiles][kColumns / 8][4]) {
   constexpr int kWorkers = kGroups * 128;
+  constexpr int kFeatures = kRowTiles * kTileRows, kStride = few_feature_stride(kRowTiles);
   const int thread = threadIdx.x % 128, lane = threadIdx.x % 32, group = threadIdx.x / 128;
   const uint32_t splits = cluster_size(), split = cluster_rank();
-  const int count = at.num_tokens * kTileRows, share = count / static_cast<int>(splits);
+  const int count = at.num_tokens * kFeatures, share = count / static_cast<int>(splits);
   float* partial = reinterpret_cast<float*>(at.partial);
-  const float* received = partial + kGroups * kColumns * kFewFeatureStride;
+  const float* received = partial + kGroups * kColumns * kStride;
   const int row = thread / 32 * 16 + lane / 4;
 #pragma unroll
-  for (int c = 0; c < kColumns / 8; ++c) {
+  for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int column = c * 8 + lane % 4 * 2 + i % 2;
-      partial[(group * kColumns + column) * kFewFeatureStride + row + i / 2 * 8] = sums[c][i];
+    for (int c = 0; c < kColumns / 8; ++c) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = c * 8 + lane % 4 * 2 + i % 2, feature = tile * kTileRows + row;
+        partial[(group * kColumns + column) * kStride + feature + i / 2 * 8] = sums[tile][c][i];
+      }
     }
   }
   synchronise<2, kWorkers>();
   const auto total_of = [&](int index) {
-    const int token = index / kTileRows, feature = index % kTileRows;
+    const int token = index / kFeatures, feature = index % kFeatures;
     float total = 0.0f;
 #pragma unroll
     for (int part = 0; part < kParts * kGroups; ++part) {
       const int column = token * kParts + part / kGroups;
-      total += partial[(part % kGroups * kColumns + column) * kFewFeatureStride + feature];
+      total += partial[(part % kGroups * kColumns + column) * kStride + feature];
     }
     return total;
   };
   const auto write = [&](int index, float total) {
-    const int token = at.first_token + index / kTileRows;
-    const int feature = at.row_tile * kTileRows + index % kTileRows;
+    const int token = at.first_token + index / kFeatures;
+    const int feature = at.row_tile * kTileRows + index % kFeatures;
     if (feature >= params.num_features) return;
     write_feature<T>(params, token, feature, total);
   };
