@@ -1,6 +1,6 @@
 """Calls every op on a GPU, for compute-sanitizer (tools/sanitize_gpu.sh): each variant, each dtype,
-small sizes, and for products the numbers of tokens that lead to other kernels. What the results are
-is tested elsewhere.
+small sizes, and for products the numbers of tokens that lead to other kernels and, in one dtype,
+all configs. What the results are is tested elsewhere.
 
     python tests/gpu/every_kernel.py [--device cpu] [NAME ...]
 """
@@ -11,11 +11,13 @@ import sys
 import torch
 
 import ac4k
-from ac4k.bench.arrays import TorchArrays
+from ac4k.bench.arrays import TorchArrays, dtype_named
 from ac4k.bench.case import Case, arguments_of, case_of
 from ac4k.bench.inputs import dtypes_of
 
 TOKENS = (1, 9, 24, 40, 72, 130, 260)  # one for each kernel of the mixed-input engine
+# Every tile of it, splits, row tiles that have no second one, launches in two parts.
+ALL_CONFIGS = ((9, 150, 512), (600, 150, 512))
 
 
 def shapes_of(case: Case) -> list[tuple[int, ...]]:
@@ -50,8 +52,22 @@ def call_all(name: str, op: dict[str, object], device: str) -> int:
                         raise
                     continue  # no kernels for this device, or not this size
                 calls += 1
+    if case.configs is not None:
+        calls += call_configs(case, op, arrays, device)
     if device != "cpu":
         torch.cuda.synchronize()
+    return calls
+
+
+def call_configs(case: Case, op: dict[str, object], arrays: TorchArrays, device: str) -> int:
+    dtype = dtype_named("bf16")
+    assert case.configs is not None
+    calls = 0
+    for shape in ALL_CONFIGS:
+        made = arguments_of(op, case, case.sizes(shape), dtype, arrays, options=case.variants[0])
+        for config in range(len(case.configs(shape, dtype, case.variants[0], device).names)):
+            getattr(ac4k, case.op)(*made.args, **made.options, config=config, out=made.out)
+            calls += 1
     return calls
 
 
