@@ -4,6 +4,7 @@ is out of date."""
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks/results"
 PAGE = ROOT / "docs/performance.md"
+LLAMA_CPP = "h200_llama_cpp.json"
 Result = dict[str, Any]
 
 INTRO = """\
@@ -65,9 +67,11 @@ def section(title: str, report: dict[str, Any], file: str, *lines: str) -> str:
     on_gpu = report["results"][0]["device"] == "cuda"
     where = environment["gpus"][0]["name"] if on_gpu else environment["cpu"]
     command = " ".join(report["command"])
+    runs = f" Runs: {report['runs']}." if "runs" in report else ""
     return (
         f"\n## {title}\n{text}\n`{command}` ([JSON](../benchmarks/results/{file})): {where}, "
-        f"torch {environment['packages'].get('torch', '–')}, {environment['date'][:10]}.\n"
+        f"torch {environment['packages'].get('torch', '–')}, {environment['date'][:10]}."
+        f"{runs}\n"
     )
 
 
@@ -113,26 +117,48 @@ def gguf() -> str:
         rows, columns = matrix
         page += f"\n### Weights of {rows}×{columns}\n\n"
         page += grid(of_matrix(results, matrix), lambda r: r["options"]["fmt"], cell, "format")
-    return page + against_llama_cpp(results)
+    matrix = tuple(load(LLAMA_CPP)["matrix"])
+    rows = [
+        (r["options"]["fmt"], r["shape"][0], time_of(r, "cold")) for r in of_matrix(results, matrix)
+    ]
+    return page + against_llama_cpp(rows)
 
 
-def against_llama_cpp(results: list[Result]) -> str:
-    file = "h200_llama_cpp.json"
-    peer = load(file)
-    matrix = tuple(peer["matrix"])
+def raw_blocks() -> str:
+    file = "h200_gemm_q8_1.json"
+    report = load(file)
+    rows = [
+        (r["op"].removeprefix("gemm_").removesuffix("_q8_1"), r["shape"][1], time_of(r, "cold"))
+        for r in report["results"]
+    ]
+    at = {(fmt, count): microseconds(time) for fmt, count, time in rows}
+    counts = sorted({count for _, count, _ in rows})
+    page = section("`gemm_<fmt>_q8_1` on raw blocks, H200", report, file, "By number of tokens.")
+    page += "\n" + table(
+        ["format", *map(str, counts)],
+        ([fmt, *(at[fmt, count] for count in counts)] for fmt in dict.fromkeys(r[0] for r in rows)),
+    )
+    return page + against_llama_cpp(rows)
 
-    def cell(result: Result) -> str:
-        theirs = peer["us"].get(result["options"]["fmt"], {}).get(str(result["shape"][0]))
-        ours = time_of(result, "cold")
-        return f"{theirs / ours:.2f}×" if theirs and ours else "–"
 
-    rows = [r for r in of_matrix(results, matrix) if r["options"]["fmt"] in peer["us"]]
-    counts = {int(count) for by_count in peer["us"].values() for count in by_count}
-    rows = [r for r in rows if r["shape"][0] in counts]
+def against_llama_cpp(rows: list[tuple[str, int, float | None]]) -> str:
+    """Rows: format, number of tokens, microseconds."""
+    peer = load(LLAMA_CPP)
+    ours = {(fmt, count): time for fmt, count, time in rows}
+    counts = sorted({int(count) for by_count in peer["us"].values() for count in by_count})
+
+    def cell(fmt: str, count: int) -> str:
+        theirs, time = peer["us"][fmt].get(str(count)), ours.get((fmt, count))
+        return f"{theirs / time:.2f}×" if theirs and time else "–"
+
+    formats = [fmt for fmt in dict.fromkeys(row[0] for row in rows) if fmt in peer["us"]]
     return (
-        f"\n### Against llama.cpp, {matrix[0]}×{matrix[1]}\n\n{peer['how']} "
-        f"([JSON](../benchmarks/results/{file})). Its time over ours, alone, by tokens:\n\n"
-        + grid(rows, lambda r: r["options"]["fmt"], cell, "format")
+        f"\n### Against llama.cpp, {peer['matrix'][0]}×{peer['matrix'][1]}\n\n{peer['how']} "
+        f"([JSON](../benchmarks/results/{LLAMA_CPP})). Its time over ours, alone, by tokens:\n\n"
+        + table(
+            ["format", *map(str, counts)],
+            ([fmt, *(cell(fmt, count) for count in counts)] for fmt in formats),
+        )
     )
 
 
@@ -168,6 +194,72 @@ def w4a16() -> str:
     return page
 
 
+def w4a16_configs() -> str:
+    file = "h200_w4a16_configs.json"
+    report = load(file)
+    rows, logs = [], []
+    for result in report["results"]:
+        times = result["configs"]["cold_us"]
+        fastest = min(times, key=times.get)
+        logs.append(math.log(times["auto"] / times[fastest]))
+        rows.append(
+            [
+                result["options"]["layout"],
+                "×".join(map(str, result["shape"])),
+                str(len(times) - 1),
+                f"{fastest} {microseconds(times[fastest])}",
+                microseconds(times["auto"]),
+                f"{times['auto'] / times[fastest]:.3f}",
+            ]
+        )
+    mean = math.exp(sum(logs) / len(logs))
+    return (
+        section(
+            "W4A16: the chosen config against all others",
+            report,
+            file,
+            "The time of the config that `best_config` names over that of the fastest one: "
+            f"{mean:.3f} (geometric mean).",
+        )
+        + "\n"
+        + table(["group", "tokens×N×K", "configs", "fastest", "chosen", "ratio"], rows)
+    )
+
+
+def cpu_products(file: str, title: str) -> str:
+    report = load(file)
+    results = report["results"]
+
+    def name(result: Result) -> str:
+        options = result["options"]
+        return options["fmt"] if "fmt" in options else f"W4A16 {options['layout']}"
+
+    def cells(result: Result) -> list[str]:
+        time = time_of(result, "cold")
+        assert time is not None
+        peer = times(result, "cold", "dense")
+        if result["shape"][0] == 1:
+            stream = result["timings_us"]["roofline"]["cold"]["median"]
+            return [microseconds(time), f"{100 * stream / time:.0f} %", peer]
+        return [f"{time / 1000:.1f}", f"{result['flops'] / time / 1e6:.2f}", peer]
+
+    at = {(name(r), r["shape"][0]): cells(r) for r in results}
+    names = dict.fromkeys(map(name, results))
+    head = ["format", "1 token, µs", "of the stream", "× torch"]
+    head += ["512 tokens, ms", "TFLOP/s", "× torch"]
+    return (
+        section(
+            title,
+            report,
+            file,
+            "Weights of 4096×4096, rotated past the last cache; the stream reads the same bytes in "
+            "the same run; torch multiplies bf16 weights.",
+        )
+        + "\n"
+        + table(head, ([key, *at[key, 1], *at[key, 512]] for key in names))
+    )
+
+
 def op_and_options(result: Result) -> str:
     return " ".join([result["op"], *map(str, result["options"].values())])
 
@@ -194,9 +286,13 @@ def memory(file: str, title: str, *, on_gpu: bool) -> str:
 
 
 def main() -> int:
-    page = INTRO + gguf() + w4a16()
-    page += memory("h200_memory.json", "Quantisers and norms, H200", on_gpu=True)
-    page += memory("h200_memory_bound.json", "Element-wise ops, H200", on_gpu=True)
+    page = INTRO + gguf() + raw_blocks() + w4a16() + w4a16_configs()
+    page += memory("h200_memory.json", "Memory-bound ops, H200", on_gpu=True)
+    page += memory("h200_stream.json", "Plain streams, H200", on_gpu=True)
+    page += cpu_products("cpu_products.json", "Products on a CPU with AMX, two threads")
+    page += cpu_products(
+        "cpu_products_avx512.json", "Products on the same CPU without AMX, two threads"
+    )
     page += memory("cpu_memory.json", "Memory-bound ops on a CPU, two threads", on_gpu=False)
     if "--check" in sys.argv[1:]:
         if PAGE.exists() and PAGE.read_text() == page:
