@@ -6,6 +6,7 @@ import json
 import math
 import re
 import time
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -14,12 +15,12 @@ import ac4k
 from ac4k._formats import FORMATS, WEIGHT_FORMATS
 from ac4k._signature import dim_names, parse_dim, shape_of
 from ac4k.bench import case as case_module
-from ac4k.bench import llama_cpp
+from ac4k.bench import engine, llama_cpp
 from ac4k.bench.arrays import DTYPES, NumpyArrays, arrays_on, dtype_named
 from ac4k.bench.case import Case, Configs, all_cases, case_of, cases_named
 from ac4k.bench.check import check, largest_ratio
 from ac4k.bench.command import parse_shape
-from ac4k.bench.engine import Candidate, measure, set_count
+from ac4k.bench.engine import Candidate, measure, set_count, turns
 from ac4k.bench.inputs import make_arguments, op_named
 from ac4k.bench.overhead import measure_paths
 from ac4k.bench.report import print_configs
@@ -173,14 +174,64 @@ def test_enough_buffers_are_rotated():
     assert set_count(10**9, 1000) == 2
 
 
-def test_candidates_are_timed_in_turn():
+@pytest.mark.parametrize("count", [1, 2, 3, 9, 40, 41])
+def test_rounds_go_in_another_order_each_time(count):
+    size = count + count % 2
+    rounds = [turns(number, count) for number in range(size)]
+    assert all(sorted(each) == list(range(count)) for each in rounds)
+    followers = Counter(pair for each in rounds for pair in itertools.pairwise(each))
+    assert max(followers.values(), default=0) <= 1 + count % 2  # twice where a place is empty
+    for candidate in range(count):
+        places = [each.index(candidate) for each in rounds]
+        assert max(Counter(places).values()) <= 1 + count % 2
+        if count > 8:  # few rounds: early, late and between
+            few = [turns(number, count).index(candidate) for number in range(5)]
+            assert count / 4 <= sum(few) / 5 <= 3 * count / 4
+
+
+class Heating:
+    """Candidates of a GPU that slows down by what ran before: heat fades from one to the next."""
+
+    heat = 0.0
+
+    def __init__(self, candidate, settings):
+        Heating.heat = 0.0
+        self.load = candidate.calls[0]()
+        self.us = 0.0
+
+    def start(self):
+        self.us = 100 * (1 + 0.3 * Heating.heat)
+        Heating.heat = 0.5 * Heating.heat + 0.5 * self.load
+
+    def microseconds(self):
+        return self.us
+
+
+def test_a_kernel_takes_the_same_time_wherever_it_stands(monkeypatch):
+    """The same kernel as "auto", behind heavy ones, and by its name, behind light ones."""
+    monkeypatch.setattr(engine, "_loop_sampler", Heating)
+    loads = [1.0] * 6 + [0.7] + [0.1] * 9 + [0.7] + [0.5] * 3
+    candidates = {str(i): Candidate([lambda load=load: load]) for i, load in enumerate(loads)}
+
+    def unlike(rounds):
+        timings = measure(candidates, Settings(seconds=100.0 if rounds > 5 else 0.0))
+        assert len(timings["6"].samples) == rounds
+        return abs(timings["6"].median / timings["16"].median - 1)
+
+    assert unlike(5) < 0.05
+    assert unlike(31) < 0.02
+    monkeypatch.setattr(engine, "turns", lambda number, count: list(range(count)))
+    assert unlike(31) > 0.2
+
+
+def test_every_candidate_is_called_in_every_round():
     order = []
     calls = {name: Candidate([lambda name=name: order.append(name)]) for name in "ab"}
     timings = measure(calls, QUICK)
     assert set(timings) == {"a", "b"}
-    assert len(timings["a"].samples) == QUICK.rounds
-    changes = sum(x != y for x, y in itertools.pairwise(order))
-    assert changes >= 2 * QUICK.rounds - 1
+    assert len(timings["a"].samples) == len(timings["b"].samples) == QUICK.rounds
+    runs = [name for name, _ in itertools.groupby(order)]
+    assert len(runs) >= QUICK.rounds  # ab ba ab: a round begins where the last one ended
 
 
 def test_graphs_with_a_stand_in_for_cuda(monkeypatch):

@@ -2,8 +2,9 @@
 
 A candidate is a list of calls that do the same to different buffers. Cold candidates go through
 enough buffers that each has left the last cache before its turn comes again; hot ones have one.
-All candidates of a row are timed in turn, round after round: what drifts (clocks, temperature,
-neighbours) then meets them alike and their ratios stay true.
+All candidates of a row are timed in turn, round after round, each round in another order: what
+drifts (clocks, temperature, power that those before have drawn) then meets them alike and their
+ratios stay true.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .settings import Settings
 _MIN_ROUNDS = 5
 _MAX_SETS = 8192
 _MAX_GRAPH_NODES = 8192
+_GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True)
@@ -48,18 +50,38 @@ def measure(candidates: Mapping[str, Candidate], settings: Settings) -> dict[str
     on_gpu = settings.device == "cuda"
     build = _graph_sampler if on_gpu else _loop_sampler
     samplers = {name: build(candidate, settings) for name, candidate in candidates.items()}
-    samples: dict[str, list[float]] = {name: [] for name in samplers}
+    names = list(samplers)
+    samples: dict[str, list[float]] = {name: [] for name in names}
     deadline = time.perf_counter() + settings.budget_s
     for number in range(settings.rounds):
         if number >= _MIN_ROUNDS and time.perf_counter() > deadline:
             break
-        for sampler in samplers.values():
-            sampler.start()
-        for name, sampler in samplers.items():
-            samples[name].append(sampler.microseconds())
+        order = [names[i] for i in turns(number, len(names))]
+        for name in order:
+            samplers[name].start()
+        for name in order:
+            samples[name].append(samplers[name].microseconds())
     method = "CUDA graph" if on_gpu else "perf_counter"
     device = _device_name(settings)
     return {name: Timing.from_samples(values, device, method) for name, values in samples.items()}
+
+
+def turns(number: int, count: int) -> list[int]:
+    """The order of `count` candidates in a round: over the rounds each has every place, and another
+    one before it each time.
+
+    A GPU that has just run a heavy kernel clocks lower than one that has copied memory, so a fixed
+    order would time the same kernel differently by where it stands. From 0, 1, -1, 2, -2, ...
+    (modulo an even size) each distance between neighbours occurs once, so shifted rounds never
+    repeat a pair; shifts by the golden section spread the places evenly over few rounds, too.
+    """
+    size = count + count % 2  # the odd one out is a place that nobody takes
+    step = round(size * _GOLDEN_SECTION)
+    while math.gcd(step, max(size, 1)) > 1:
+        step += 1
+    zigzag = ((place + 1) // 2 * (1 if place % 2 else -1) for place in range(size))
+    order = [(place + number * step) % size for place in zigzag]
+    return [candidate for candidate in order if candidate < count]
 
 
 def _device_name(settings: Settings) -> str:
