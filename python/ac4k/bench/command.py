@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .._console import Cell, Column, note, print_pairs, print_table, progress
+from .._console import Cell, Column, print_table, progress
 from .._formats import WEIGHT_FORMATS
-from ..environment import environment, environment_lines, has_torch
+from ..environment import has_torch
 from ..timing import Timing
 from . import llama_cpp
 
@@ -93,9 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     from .arrays import arrays_on, devices, dtype_named
     from .case import Case, Special, cases_named
-    from .check import WrongResultError
-    from .report import json_report, print_configs, print_results, write_json
-    from .runner import rows_of, run_row
+    from .runner import rows_of, sizes_of
+    from .session import Session
     from .settings import PEERS, Settings
 
     if options.list:
@@ -119,46 +117,18 @@ def run(options: argparse.Namespace) -> int:
         _set_threads(options.threads)
     arrays = arrays_on(settings.device)
     rows = [row for case in chosen if isinstance(case, Case) for row in rows_of(case, settings)]
+    for row in rows:  # a shape that does not fit is named before anything is timed
+        sizes_of(row.case, row.shape)
     llama_cpp_times = _llama_cpp_times(options.llama_cpp, rows, settings.device)
-    results: list[Result] = []
-    failures: list[str] = []
-    before = environment()  # after torch was imported: clocks of a GPU that is awake
-
-    def run_one(row: Row) -> None:
-        why_not = arrays.why_not(row.dtype)
-        if why_not is not None:
-            note(f"ac4k bench: skipped {row.title} {row.dtype.name}: {why_not}")
-            return
-        try:
-            results.append(run_row(row, arrays, settings))
-            _add_llama_cpp(results[-1], llama_cpp_times)
-        except WrongResultError as error:
-            failures.append(f"WRONG RESULT: {error}")
-        except (RuntimeError, MemoryError) as error:
-            failures.append(f"{row.text}: {error}")
-
-    with progress("bench", len(rows)) as step:
-        for row in rows:
-            step(row.text)
-            run_one(row)
-    as_json = options.json == "-"
-    if not as_json:
-        print_results(results)
-        print_configs(results)
-    specials = {case.name: case.run(settings) for case in chosen if isinstance(case, Special)}
-    if not as_json:
-        for case in chosen:
-            if isinstance(case, Special):
-                case.show(specials[case.name])
-        print_pairs(environment_lines(before))
-    if options.json is not None:
-        before["gpus_after"] = environment()["gpus"]
-        write_json(json_report(results, specials, before, ["ac4k", *sys.argv[1:]]), options.json)
-        if not as_json:
-            note(f"ac4k bench: wrote {options.json}")
-    for failure in failures:
-        note(f"ac4k bench: {failure}")
-    return 1 if failures else 0
+    session = Session(
+        rows,
+        [case for case in chosen if isinstance(case, Special)],
+        arrays,
+        settings,
+        json_target=options.json,
+        finish_row=lambda result: _add_llama_cpp(result, llama_cpp_times),
+    )
+    return session.run()
 
 
 def _peer_list(text: str, cases: Sequence[Case | Special]) -> tuple[str, ...]:

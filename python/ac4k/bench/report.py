@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -156,10 +157,19 @@ def json_report(
     specials: dict[str, Any],
     environment: dict[str, Any],
     command: Sequence[str],
+    *,
+    rows_asked: int,
+    complete: bool,
+    failures: Sequence[str],
+    stopped_by: str | None,
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "command": list(command),
+        "complete": complete,
+        "rows": {"measured": len(results), "of": rows_asked},
+        "stopped_by": stopped_by,
+        "failures": list(failures),
         "environment": environment,
         "results": [result.to_dict() for result in results],
         "specials": specials,
@@ -167,10 +177,19 @@ def json_report(
 
 
 def write_json(report: dict[str, Any], target: str) -> None:
-    """To a file, or to stdout when it is '-'."""
+    """To a file, or to stdout when it is '-'. The file is there whole or not at all."""
     text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
     if target == "-":
         print(text, end="")
-    else:
-        Path(target).parent.mkdir(parents=True, exist_ok=True)
-        Path(target).write_text(text)
+        return
+    path = Path(target).resolve()  # a link stays one
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():  # /dev/null, a pipe
+        path.write_text(text)
+        return
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        beside.write_text(text)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
