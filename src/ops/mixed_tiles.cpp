@@ -20,8 +20,8 @@ struct FewTile {
 };
 constexpr FewTile kFewTiles[] = {{0, 8, 1, 1, 0.055},  {0, 8, 1, 2, 0.115},  {1, 16, 1, 1, 0.067},
                                  {2, 32, 1, 1, 0.083}, {3, 16, 2, 1, 0.140}, {4, 32, 2, 1, 0.168}};
-constexpr double kManyCosts[] = {0.235, 0.34, 0.45, 0.345, 0.63};
-constexpr double kFewStart = 5.7, kManyStart = 6.3, kNextTurn = 3.0;
+constexpr double kManyCosts[] = {0.235, 0.34, 0.46, 0.345, 0.63};
+constexpr double kFewStart = 5.7, kManyStart = 4.5, kManySplit = 0.5, kNextTurn = 3.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
 constexpr int kLargestTile = kNumManyTiles - 1;  // what it leaves goes to the one before
 
@@ -53,7 +53,8 @@ double estimated_time(const MixedTile& tile, const MixedShape& shape, const Clus
   const double cost = tile.few ? kFewTiles[tile.index].cost : kManyCosts[tile.index];
   const double rest_cost = tile.rest > 0 ? kManyCosts[rest_tile(tile).index] : 0.0;
   const int64_t rest = tile.rest > 0 ? clusters(rest_tile(tile), shape.tokens - before) : 0;
-  return (tile.few ? kFewStart : kManyStart) - kNextTurn +
+  const double start = tile.few ? kFewStart : kManyStart + kManySplit * tile.splits;
+  return start - kNextTurn +
          finish_time(clusters(tile, before), turn(cost), at_once, rest, turn(rest_cost));
 }
 

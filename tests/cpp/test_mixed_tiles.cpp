@@ -35,7 +35,7 @@ TEST(MixedTiles, TheFastestIsChosen) {
   EXPECT_EQ(best(16, 4096, 14336), "few_16x64_split2");
   EXPECT_EQ(best(32, 4096, 14336), "few_32x64_split2");
   EXPECT_EQ(best(64, 4096, 14336), "many_64x192_split5");
-  EXPECT_EQ(best(128, 4096, 14336), "many_128x128_split3");
+  EXPECT_EQ(best(128, 4096, 14336), "many_64x128_split2");
   EXPECT_EQ(best(256, 4096, 14336), "many_128x128_split2");
   EXPECT_EQ(best(512, 4096, 14336), "many_128x128_split1");
   EXPECT_EQ(best(2048, 4096, 14336), "many_256x128_split1");
@@ -44,7 +44,7 @@ TEST(MixedTiles, TheFastestIsChosen) {
   EXPECT_EQ(best(16, 28672, 8192), "few_16x128_split1");
   EXPECT_EQ(best(16, 8192, 28672), "few_16x64_split1");
   EXPECT_EQ(best(32, 8192, 28672), "few_32x64_split1");
-  EXPECT_EQ(best(64, 14336, 4096), "many_64x256_split2");
+  EXPECT_EQ(best(64, 14336, 4096), "many_64x128_split1");
   EXPECT_EQ(best(64, 8192, 28672), "many_64x128_split2");
   // Smaller tiles fill what would be a turn of a few.
   EXPECT_EQ(best(1024, 14336, 4096), "many_256x128_split1_rest1");
