@@ -45,7 +45,8 @@ bool prepare(const LinearProblem& p, const DecodeKernels& kernel, ActivationGrou
   return finite.load(std::memory_order_relaxed);
 }
 
-void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t tile,
+// `end`: of the tiles that this thread multiplies from here on.
+void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t tile, int64_t end,
                    const ActivationGroup* groups) {
   const int64_t row = tile * kPackedRows, rows = std::min<int64_t>(kPackedRows, p.args.N - row);
   alignas(64) float sums[kMaxDecodeTokens * kPackedRows];
@@ -57,6 +58,7 @@ void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t 
     kernel.decode[static_cast<int>(p.args.format)][size](
         {.tile = p.tile(tile),
          .num_blocks = p.num_blocks(),
+         .end = p.tile(end),
          .activations = groups + token * num_groups(p),
          .token_stride = num_groups(p),
          .sums = sums});
@@ -68,26 +70,68 @@ void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t 
   }
 }
 
-// Deals out tiles in runs that get shorter: kernels fetch what lies behind the tile they read,
-// which is for the same thread to use but at the end of a run; the last runs are single tiles, so
-// that threads end together.
-class TileRuns {
+// Tiles of a thread lie one behind another, so that what it fetches ahead is its own. Threads that
+// are done help others from the end of their tiles.
+class TileShares {
  public:
-  TileRuns(int64_t tiles, int threads) : tiles_(tiles), threads_(threads) {}
-  bool take(int64_t* first, int64_t* last) {
-    int64_t begin = next_.load(std::memory_order_relaxed), end;
-    do {
-      if (begin >= tiles_) return false;
-      end = begin + std::max<int64_t>(1, (tiles_ - begin) / (2 * threads_));
-    } while (!next_.compare_exchange_weak(begin, end, std::memory_order_relaxed));
-    *first = begin;
-    *last = end;
-    return true;
+  TileShares(int64_t tiles, int threads) : count_(std::min(threads, kMaxShares)) {
+    for (int i = 0; i < count_; ++i) {
+      shares_[i].tiles.store({to_index(tiles * i / count_), to_index(tiles * (i + 1) / count_)},
+                             std::memory_order_relaxed);
+    }
+  }
+  // The next tile of `thread`, and where those end that will follow it.
+  bool take(int thread, int64_t* tile, int64_t* end) {
+    const auto first = [](Tiles t) { return Tiles{t.first + 1, t.end}; };
+    const auto last = [](Tiles t) { return Tiles{t.first, t.end - 1}; };
+    Tiles from;
+    if (take_from(shares_[thread % count_], first, &from)) {
+      *tile = from.first;
+      *end = from.end;
+      return true;
+    }
+    while (Share* other = longest()) {
+      if (!take_from(*other, last, &from)) continue;
+      *tile = from.end - 1;
+      *end = from.end;
+      return true;
+    }
+    return false;
   }
 
  private:
-  const int64_t tiles_, threads_;
-  std::atomic<int64_t> next_{0};
+  static constexpr int kMaxShares = 64;  // more threads than that have some in common
+  struct alignas(8) Tiles {
+    uint32_t first, end;
+    uint32_t size() const { return end - first; }
+  };
+  struct alignas(64) Share {
+    std::atomic<Tiles> tiles;
+  };
+
+  static uint32_t to_index(int64_t tile) { return static_cast<uint32_t>(tile); }
+  template <class Rest>
+  static bool take_from(Share& share, const Rest& rest, Tiles* before) {
+    *before = share.tiles.load(std::memory_order_relaxed);
+    do {
+      if (before->size() == 0) return false;
+    } while (!share.tiles.compare_exchange_weak(*before, rest(*before), std::memory_order_relaxed));
+    return true;
+  }
+  Share* longest() {
+    Share* best = nullptr;
+    uint32_t most = 0;
+    for (int i = 0; i < count_; ++i) {
+      const uint32_t size = shares_[i].tiles.load(std::memory_order_relaxed).size();
+      if (size <= most) continue;
+      most = size;
+      best = &shares_[i];
+    }
+    return best;
+  }
+
+  const int count_;
+  Share shares_[kMaxShares];
 };
 
 }  // namespace
@@ -105,10 +149,10 @@ Status linear_few_tokens(const LinearProblem& p, char* memory, bool* done) {
   const double bytes = static_cast<double>(tiles) * static_cast<double>(p.tile_bytes());
   const int threads =
       static_cast<int>(std::min<int64_t>(threads_for(bytes, kBytesPerThread), tiles));
-  TileRuns runs(tiles, threads);
-  run_threads(threads, [&](int) {
-    for (int64_t tile, last; runs.take(&tile, &last);) {
-      for (; tile < last; ++tile) multiply_tile(p, kernel, tile, groups);
+  TileShares shares(tiles, threads);
+  run_threads(threads, [&](int thread) {
+    for (int64_t tile, end; shares.take(thread, &tile, &end);) {
+      multiply_tile(p, kernel, tile, end, groups);
     }
   });
   return AC4K_OK;

@@ -245,12 +245,13 @@ template <class Format, int kTokens>
 void decode_tile(const DecodeArgs& args) {
   alignas(64) float lanes[kPackedQuads][2][kTokens][16];
   const GroupReader<Format> groups(args.tile, args.num_blocks);
+  const ReadAhead read_ahead(args.end);
   for (int64_t group = 0; group < groups.size(); ++group) {
     const uint8_t* block = groups[group];
     const ActivationGroup* x[kTokens];
     for (int t = 0; t < kTokens; ++t) x[t] = args.activations + t * args.token_stride + group;
     for (int quad = 0; quad < kPackedQuads; ++quad) {
-      groups.template prefetch<kPackedQuads>(group, quad);
+      groups.advance(read_ahead, group, quad);
       const typename Format::Group weights(block, quad);
       Vnni::Sum sums[2][kTokens];
 #pragma GCC unroll 4

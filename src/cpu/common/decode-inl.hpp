@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/common/linear_table.hpp"
+#include "cpu/common/read_ahead-inl.hpp"
 #include "cpu/common/weight_formats-inl.hpp"
 
 namespace ac4k::cpu {
@@ -220,14 +221,10 @@ class GroupReader {
   AC4K_INLINE const uint8_t* operator[](int64_t index) const {
     return index < num_whole_ ? tile_ + index * kBytes : last_;
   }
-  // Part `part` of `kParts` of what will be read some time after group `index`: far enough ahead
-  // for memory, near enough for the second-level cache.
-  template <int kParts>
-  AC4K_INLINE void prefetch(int64_t index, int part) const {
-    constexpr int64_t kAhead = 48 * 1024, kPart = kBytes / kParts;
-    const uint8_t* ahead = tile_ + index * kBytes + part * kPart + kAhead;
-#pragma GCC unroll 8
-    for (int64_t line = 0; line < kPart; line += 64) __builtin_prefetch(ahead + line, 0, 2);
+  // A quad's share of the way through a group, whose planes are read side by side.
+  AC4K_INLINE void advance(const ReadAhead& ahead, int64_t index, int quad) const {
+    constexpr int64_t kShare = kBytes / kPackedQuads;
+    ahead.advance<kShare, kBytes>(tile_ + index * kBytes + quad * kShare);
   }
 
  private:
@@ -243,12 +240,13 @@ void decode_tile(const DecodeArgs& args) {
   using Lanes = typename Q::Lanes;
   alignas(64) float lanes[kPackedQuads][2][kTokens][16];
   const GroupReader<Format> groups(args.tile, args.num_blocks);
+  const ReadAhead read_ahead(args.end);
   const ActivationGroup* x[kTokens];
   for (int t = 0; t < kTokens; ++t) x[t] = args.activations + t * args.token_stride;
   for (int64_t group = 0; group < groups.size(); ++group) {
     const uint8_t* blocks = groups[group];
     for (int quad = 0; quad < kPackedQuads; ++quad) {
-      groups.template prefetch<kPackedQuads>(group, quad);
+      groups.advance(read_ahead, group, quad);
       QuadSums<Q, Format, kTokens> quad_sums;
       quad_sums.add_group(blocks, quad, x);
 #pragma GCC unroll 2

@@ -27,6 +27,7 @@ struct alignas(64) ActivationGroup {
 struct DecodeArgs {
   const uint8_t* tile;  // the packed blocks of 64 rows
   int64_t num_blocks;
+  const uint8_t* end;  // of the tiles that the thread multiplies after this one
   const ActivationGroup* activations;
   int64_t token_stride;  // in groups
   float* sums;           // [tokens][64]
