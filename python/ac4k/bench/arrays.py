@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,11 @@ def dtype_named(text: str) -> DType:
     raise ValueError(f"unknown dtype '{text}'; known: {', '.join(DTYPES)}")
 
 
+# At most so many numbers are drawn; larger arrays repeat them. It is a prime, so that rows and
+# tiles of any size begin at another place of the sequence each: reading a wrong one shows.
+_MOST_DRAWN = 4_194_301
+
+
 class Arrays(ABC):
     """Makes arrays on one device, always random ones: zeros run faster than real data."""
 
@@ -61,6 +67,10 @@ class Arrays(ABC):
 
     @abstractmethod
     def copy(self, array: Any) -> Any: ...
+
+    @abstractmethod
+    def same_bits(self, one: Any, other: Any) -> bool:
+        """Of two arrays of one shape and type."""
 
     @abstractmethod
     def on_cpu(self) -> Arrays:
@@ -90,15 +100,23 @@ class TorchArrays(Arrays):
         self._torch = torch
 
     def random(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
+        count = math.prod(shape)
+        drawn = self._drawn(min(count, _MOST_DRAWN), dtype, seed)
+        if count > _MOST_DRAWN:
+            drawn = drawn.repeat(-(-count // _MOST_DRAWN))[:count]
+        return drawn.view(shape)
+
+    def _drawn(self, count: int, dtype: DType, seed: int) -> Any:
         torch = self._torch
         generator = torch.Generator(device=self.device).manual_seed(seed)
         kind = getattr(torch, dtype.torch)
         if dtype.is_float:
             source = torch.float64 if dtype.name == "f64" else torch.float32
-            array = torch.randn(shape, generator=generator, device=self.device, dtype=source)
+            array = torch.randn(count, generator=generator, device=self.device, dtype=source)
             return array.to(kind)
         low, high = (0, 2) if dtype.name == "bool" else _integer_range(dtype)
-        return torch.randint(low, high, shape, generator=generator, device=self.device, dtype=kind)
+        where = {"generator": generator, "device": self.device, "dtype": kind}
+        return torch.randint(low, high, (count,), **where)
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
         torch = self._torch
@@ -106,6 +124,10 @@ class TorchArrays(Arrays):
 
     def copy(self, array: Any) -> Any:
         return array.clone()
+
+    def same_bits(self, one: Any, other: Any) -> bool:
+        bytes_ = self._torch.uint8
+        return bool(self._torch.equal(one.view(-1).view(bytes_), other.view(-1).view(bytes_)))
 
     def on_cpu(self) -> Arrays:
         return TorchArrays("cpu")
@@ -137,17 +159,28 @@ class NumpyArrays(Arrays):
         return self._numpy.dtype(getattr(ml_dtypes, dtype.numpy))
 
     def random(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
+        count = math.prod(shape)
         generator = self._numpy.random.default_rng(seed)
+        drawn = min(count, _MOST_DRAWN)
         if dtype.is_float:
-            return generator.standard_normal(shape).astype(self._kind(dtype))
-        low, high = (0, 2) if dtype.name == "bool" else _integer_range(dtype)
-        return generator.integers(low, high, shape).astype(self._kind(dtype))
+            values = generator.standard_normal(drawn).astype(self._kind(dtype))
+        else:
+            low, high = (0, 2) if dtype.name == "bool" else _integer_range(dtype)
+            values = generator.integers(low, high, drawn).astype(self._kind(dtype))
+        if count > drawn:
+            values = self._numpy.resize(values, count)
+        return values.reshape(shape)
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
         return self._numpy.empty(shape, dtype=self._kind(dtype))
 
     def copy(self, array: Any) -> Any:
         return array.copy()
+
+    def same_bits(self, one: Any, other: Any) -> bool:
+        bytes_ = self._numpy.uint8
+        equal = self._numpy.array_equal
+        return bool(equal(one.reshape(-1).view(bytes_), other.reshape(-1).view(bytes_)))
 
     def on_cpu(self) -> Arrays:
         return self

@@ -41,6 +41,9 @@ class Configs(NamedTuple):
     best: int
 
 
+ROWS = ("...",)
+
+
 @dataclass(frozen=True)
 class Case:
     """An op to measure."""
@@ -64,6 +67,9 @@ class Case:
     # The size of what rounding errors are relative to, from the op's arguments (or a tuple, one for
     # each output); |result| when not given.
     magnitude: Callable[..., Any] | None = None
+    # Dimensions along which results have nothing to do with each other: NumPy checks large calls
+    # at some of them. Without effect where the op has them not.
+    independent: tuple[str, ...] = ROWS
     flops: Callable[[Shape], float] | None = None  # None: memory-bound
     compile: bool = True  # False: Inductor would only call torch_fn's library
     # Tensors that cannot be random (indices, tables) and optional ones to pass, by name.
@@ -72,6 +78,9 @@ class Case:
     weights: Callable[[Sizes, DType, Mapping[str, Any], Arrays], Mapping[str, Any]] | None = None
     # Bytes read and written, where they are not those of the inputs and outputs.
     traffic: Callable[[Arguments], tuple[int, int]] | None = None
+    # So many calls on memory of their own, the first of them given, where a call uses a small part
+    # of a tensor and copies of all of it would fill the machine.
+    sets: Callable[[Arguments, int, Arrays], list[Arguments]] | None = None
     # Products with weights: which size of a shape is the number of tokens (the others are the
     # weights' rows and columns), and the weights' format where no option `fmt` says it.
     tokens_at: int | None = None
@@ -156,6 +165,13 @@ def arguments_of(
         choices = {name: value_of(op, name, options or {}) for name in names}
         given |= case.weights(sizes, dtype, choices, arrays)
     return make_arguments(op, sizes, dtype, arrays, options=options, given=given, seed=seed)
+
+
+def sets_of(case: Case, first: Arguments, count: int, arrays: Arrays) -> list[Arguments]:
+    """`count` calls that each touch memory of their own."""
+    if case.sets is not None:
+        return case.sets(first, count, arrays)
+    return [first] + [first.clone(arrays) for _ in range(count - 1)]
 
 
 def traffic_of(case: Case, arguments: Arguments) -> tuple[int, int]:

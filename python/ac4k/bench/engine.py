@@ -23,6 +23,7 @@ from .settings import Settings
 _MIN_ROUNDS = 5
 _MAX_SETS = 8192
 _MAX_GRAPH_NODES = 8192
+_LONG_SAMPLES = 4
 _GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 
 
@@ -111,11 +112,13 @@ class _Loop:
 
 
 def _loop_sampler(candidate: Candidate, settings: Settings) -> _Sampler:
-    once = []
+    once: list[float] = []
     for call in candidate.calls[:3] + candidate.calls[:1]:
         begin = time.perf_counter()
         call()
         once.append((time.perf_counter() - begin) * 1e6)
+        if len(once) > 1 and min(once) > _LONG_SAMPLES * settings.sample_us:
+            break  # a call is a sample whatever else is tried, and warm
     return _Loop(candidate.calls, calls_per_sample(min(once), settings.sample_us))
 
 

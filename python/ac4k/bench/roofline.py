@@ -8,7 +8,7 @@ The slower of the two is the roofline.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from .arrays import DTYPES, Arrays, DType, arrays_on
@@ -38,6 +38,7 @@ def stream_sizes(bytes_read: int, bytes_written: int) -> tuple[int, int]:
     return reads * unit, writes * unit
 
 
+@lru_cache(maxsize=2)  # variants of an op come back to the same sizes
 def stream_calls(
     bytes_read: int, bytes_written: int, arrays: Arrays, settings: Settings
 ) -> list[Callable[[], Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..timing import Timing
 from .arrays import Arrays, DType
-from .case import Case, Configs, Shape, arguments_of, traffic_of
+from .case import Case, Configs, Shape, arguments_of, sets_of, traffic_of
 from .check import Check, WrongResultError, check
 from .engine import Candidate, measure, set_count
 from .inputs import Arguments, Sizes, op_named
@@ -112,6 +112,7 @@ class Result:
             "check": {
                 "error": self.check.error,
                 "reference": self.check.reference,
+                "compared": self.check.compared,
             },
             "timings_us": {
                 name: {mode: timing.to_dict() for mode, timing in by_mode.items()}
@@ -178,11 +179,12 @@ def run_row(row: Row, arrays: Arrays, settings: Settings) -> Result:
     if not checked.ok:
         raise WrongResultError(
             f"{row.text} on {settings.device}: error "
-            f"{checked.error:.3g} times the allowed error against {checked.reference}; not timed"
+            f"{checked.error:.3g} times the allowed error against {checked.reference} "
+            f"({checked.compared}); not timed"
         )
     read, written = traffic_of(case, first)
     count = set_count(read + written, settings.rotation_bytes)
-    sets = [first] + [first.clone(arrays) for _ in range(count - 1)]
+    sets = sets_of(case, first, count, arrays)
     result = Result(
         row=row,
         device=settings.device,

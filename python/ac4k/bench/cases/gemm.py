@@ -37,6 +37,7 @@ CASES = (
         torch_fn=_matmul,
         torch_name="cuBLAS",
         magnitude=lambda a, b: a.abs() @ b.abs() * max(1.0, a.shape[1] / 2),
+        independent=("M", "N"),
         flops=_flops,
         compile=False,
     ),

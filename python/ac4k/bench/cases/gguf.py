@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ac4k
 
 from ..._formats import FORMATS, WEIGHT_FORMATS
-from ..arrays import Arrays, DType, arrays_on
+from ..arrays import Arrays, DType, arrays_on, dtype_named
 from ..case import Case, Configs, Shape
 from ..engine import set_count
 from ..inputs import Sizes
@@ -50,11 +50,10 @@ def size_of(sizes: Sizes, name: str) -> int:
 def dense_weights(rows: int, columns: int, dtype: Any, device: Any) -> Iterator[Tensor]:
     """In turn, enough of them that each has left the last cache when it comes again, as ours have;
     at most 64, for sizes at which that matters."""
-    import torch
-
     size = rows * columns * dtype.itemsize
     count = min(64, set_count(size, Settings(device=device.type).rotation_bytes))
-    return cycle(torch.randn(count, rows, columns, device=device, dtype=dtype).unbind())
+    arrays = arrays_on(device.type)
+    return cycle(arrays.random((count, rows, columns), dtype_named(str(dtype)), 4).unbind())
 
 
 def _dense_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, **options: Any) -> Tensor:
@@ -102,6 +101,7 @@ _LINEAR = Case(
     torch_name="dense",
     cpu_torch_name="dense",
     torch_peers={"dequantise": _dequantize_linear},
+    independent=("...", "N"),
     flops=lambda shape: 2.0 * math.prod(shape),
     weights=_weight,
     compile=False,
@@ -119,6 +119,7 @@ _PACKING = tuple(
         sizes=_matrix,
         shape_text="NxK",
         variants=tuple({"fmt": fmt} for fmt in WEIGHT_FORMATS),
+        independent=("N",),
         compile=False,
     )
     for op in ("pack_weight", "unpack_weight")
@@ -158,6 +159,7 @@ _BLOCK_PRODUCTS = tuple(
         dtypes=("u8",),
         sizes=_product_sizes,
         shape_text="MxNxK",
+        independent=("M", "N"),
         flops=lambda shape: 2.0 * math.prod(shape),
         given=_blocks(fmt),
         compile=False,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from ..arrays import DTYPES
 from ..case import Case, Shape
 from ..inputs import Sizes, nbytes
 
@@ -50,16 +53,56 @@ def _on_device(arrays: Arrays, array: Any) -> Any:
     return torch.from_numpy(array).to(arrays.device)
 
 
-def _positions(arrays: Arrays, shape: tuple[int, ...], dtype: DType) -> Any:
-    """In order, as in prefill; of few tokens anywhere, as in decoding."""
+def _positions(arrays: Arrays, shape: tuple[int, ...], dtype: DType, call: int = 0) -> Any:
+    """In order, as in prefill; of few tokens anywhere, as in decoding. Calls one after the other
+    have other positions until all had their turn."""
     import numpy as np
 
     tokens = shape[-1]
-    if tokens <= 64:
-        found = np.random.default_rng(3).integers(0, _POSITIONS, shape)
+    if _in_order(tokens):
+        found = np.broadcast_to((call * tokens + np.arange(tokens)) % _POSITIONS, shape)
     else:
-        found = np.broadcast_to(np.arange(tokens) % _POSITIONS, shape)
+        count = math.prod(shape)
+        found = _shuffled()[(call * count + np.arange(count)) % _POSITIONS].reshape(shape)
     return _on_device(arrays, np.ascontiguousarray(found, dtype.numpy))
+
+
+def _in_order(tokens: int) -> bool:
+    return tokens > 64
+
+
+@lru_cache(maxsize=1)
+def _shuffled() -> Any:
+    import numpy as np
+
+    return np.random.default_rng(3).permutation(_POSITIONS)
+
+
+def _sets(positions_at: int) -> Callable[[Arguments, int, Arrays], list[Arguments]]:
+    """Each call has rows of the table of its own: then the table is not needed once a call, which
+    would be 137 GB for 8192 calls of one token."""
+
+    def sets(first: Arguments, count: int, arrays: Arrays) -> list[Arguments]:
+        positions, table = first.inputs[positions_at : positions_at + 2]
+        shape, kind = tuple(positions.shape), DTYPES[f"i{8 * positions.itemsize}"]
+        rows = shape[-1] if _in_order(shape[-1]) else math.prod(shape)
+        tables, made = [table], [first]
+
+        def other_call(call: int, its_table: Any) -> Arguments:
+            def replace(tensor: Any) -> Any:
+                if tensor is positions:
+                    return _positions(arrays, shape, kind, call)
+                return its_table if tensor is table else arrays.copy(tensor)
+
+            return first.replaced(replace)
+
+        for call in range(1, count):
+            if call * rows // _POSITIONS == len(tables):
+                tables.append(arrays.copy(table))
+            made.append(other_call(call, tables[-1]))
+        return made
+
+    return sets
 
 
 def _given(sizes: Sizes, arrays: Arrays) -> Mapping[str, Any]:
@@ -345,6 +388,7 @@ CASES = (
         magnitude=_magnitude,
         given=_given,
         traffic=_traffic,
+        sets=_sets(1),
     ),
     Case(
         op="mrope",
@@ -362,6 +406,7 @@ CASES = (
         magnitude=_magnitude,
         given=_given,
         traffic=_traffic,
+        sets=_sets(1),
     ),
     Case(
         op="rope_3d",
@@ -389,6 +434,7 @@ CASES = (
         magnitude=_norm_magnitude,
         given=_given,
         traffic=_norm_traffic,
+        sets=_sets(4),
     ),
     Case(
         op="qk_norm_rope_3d",
@@ -415,5 +461,6 @@ CASES = (
         magnitude=_store_magnitude,
         given=_store_given,
         traffic=_store_traffic,
+        sets=_sets(3),
     ),
 )
