@@ -49,9 +49,19 @@ AC4K_INLINE __m512i pairs_of_rows(const uint8_t* plane) {
   return _mm512_srlv_epi64(_mm512_broadcast_i64x4(bytes),
                            _mm512_setr_epi64(0, 0, 0, 0, 4, 4, 4, 4));
 }
-AC4K_INLINE __m512 all_lanes(__m128 values, int lane) {
-  return _mm512_permutexvar_ps(_mm512_set1_epi32(lane), _mm512_castps128_ps512(values));
-}
+// Up to four f16 numbers as floats. They go through memory, from where instructions spread them to
+// all lanes as they load; the ports that shuffle have enough to do.
+struct Numbers {
+  alignas(16) float v[4];
+
+  AC4K_INLINE explicit Numbers(__m128i halves) {
+    _mm_store_ps(v, _mm_cvtph_ps(halves));
+    asm("" : "+m"(v));  // or compilers see through it, and shuffle
+  }
+  AC4K_INLINE __m512 times(__m512 lanes, int index) const {
+    return _mm512_mul_ps(lanes, _mm512_set1_ps(v[index]));
+  }
+};
 
 // Tables are indexed by 6 bits. Row 0: two bits of code, two of the scale in its 64 columns, two
 // of the 64 columns in 256; row 1 has its code, which is in bits 2 and 3, before its scale.
@@ -66,12 +76,12 @@ class TwoBits : public Q2_K, TwoBitEntries {
  public:
   struct Group {
     __m512i tables[2];
-    __m512 d[2], minimums[2];
+    __m512 minimums[2];
+    Numbers numbers;  // d and dmin of both rows
 
-    AC4K_INLINE Group(const uint8_t* block, int quad) {
-      const uint8_t* record = block + kScales + quad * kRecord;
-      const __m128 halves =
-          _mm_cvtph_ps(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(record + 32)));
+    AC4K_INLINE Group(const uint8_t* block, int quad) : Group(block + kScales + quad * kRecord) {}
+    AC4K_INLINE explicit Group(const uint8_t* record)
+        : numbers(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(record + 32))) {
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
         const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(record + 16 * i));
@@ -79,9 +89,8 @@ class TwoBits : public Q2_K, TwoBitEntries {
             _mm512_and_si512(_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), load(kPlaces[i])),
                              _mm512_set1_epi16(i == 0 ? 0x000f : 0x0f0f));
         tables[i] = _mm512_mullo_epi16(scales, load(kFactors[i]));
-        d[i] = all_lanes(halves, 2 * i);
         const __m512i high = _mm512_srli_epi32(_mm512_cvtepu8_epi32(bytes), 4);
-        minimums[i] = _mm512_mul_ps(_mm512_cvtepi32_ps(high), all_lanes(halves, 2 * i + 1));
+        minimums[i] = numbers.times(_mm512_cvtepi32_ps(high), 2 * i + 1);
       }
     }
     static AC4K_INLINE Vnni::Sum begin(const ActivationGroup&) { return {}; }
@@ -96,7 +105,7 @@ class TwoBits : public Q2_K, TwoBitEntries {
       }
     }
     AC4K_INLINE __m512 end(int i, const Vnni::Sum& sum, const ActivationGroup& x) const {
-      const __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(Vnni::total(sum)), d[i]);
+      const __m512 value = numbers.times(_mm512_cvtepi32_ps(Vnni::total(sum)), 2 * i);
       return _mm512_fnmadd_ps(minimums[i], _mm512_loadu_ps(x.sums[0]), value);
     }
   };
@@ -141,16 +150,12 @@ class ThreeBits : public Q3_K, ThreeBitEntries {
  public:
   struct Group {
     __m512i tables[2][2];
-    __m512 d[2];
+    Numbers d;  // of both rows
 
-    AC4K_INLINE Group(const uint8_t* block, int quad) {
-      const uint8_t* record = block + kScales + quad * kRecord;
-      int32_t bits;
-      __builtin_memcpy(&bits, record + 24, 4);
-      const __m128 halves = _mm_cvtph_ps(_mm_cvtsi32_si128(bits));
+    AC4K_INLINE Group(const uint8_t* block, int quad) : Group(block + kScales + quad * kRecord) {}
+    AC4K_INLINE explicit Group(const uint8_t* record) : d(_mm_loadu_si32(record + 24)) {
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
-        d[i] = all_lanes(halves, i);
 #pragma GCC unroll 2
         for (int half = 0; half < 2; ++half) {
           int64_t eight;  // scales of 6 bits each
@@ -184,7 +189,7 @@ class ThreeBits : public Q3_K, ThreeBitEntries {
       }
     }
     AC4K_INLINE __m512 end(int i, const Vnni::Sum& sum, const ActivationGroup&) const {
-      return _mm512_mul_ps(_mm512_cvtepi32_ps(Vnni::total(sum)), d[i]);
+      return d.times(_mm512_cvtepi32_ps(Vnni::total(sum)), i);
     }
   };
 
