@@ -40,7 +40,12 @@ class PackedKernels : public testing::TestWithParam<int> {
       EXPECT_TRUE(kernel.prepare(x_ + i % kGroups * kGroupColumns, format(), &groups[i]));
     }
     std::vector<float> sums(4 * kPackedRows);
-    kernel.decode[GetParam()][2]({tile_.data(), num_blocks_, groups.data(), kGroups, sums.data()});
+    kernel.decode[GetParam()][2]({.tile = tile_.data(),
+                                  .num_blocks = num_blocks_,
+                                  .end = tile_.data() + tile_.size(),
+                                  .activations = groups.data(),
+                                  .token_stride = kGroups,
+                                  .sums = sums.data()});
     return sums;
   }
 
