@@ -105,20 +105,18 @@ def is_compiled_by_nvrtc(module: str) -> bool:
     return not module.startswith(ENGINE) or module in ENGINE_SAMPLES
 
 
-def build_with_nvrtc(arch: str) -> dict[tuple[str, str], dict[str, int]]:
-    """Compiles the library's modules as at first use, into a cache of its own. It stays: entries
+Kernels = dict[tuple[str, str], dict[str, int]]  # by module and name
+
+
+def build_with_nvrtc(name: str, arch: str) -> Kernels:
+    """Compiles a module of the library as at first use, into a cache of its own. It stays: entries
     are known by their contents, so the next run compiles what has changed.
     """
     import ac4k.jit
 
     ac4k.jit.C.set("cache_dir", str(ROOT / "build/device/jit_cache"))
-    names = [module_of(source) for source in device_sources(arch)]
-    modules = [ac4k.jit.build(name, arch) for name in names if is_compiled_by_nvrtc(name)]
-    return {
-        (module["module"], kernel["name"]): kernel
-        for (module,) in modules
-        for kernel in module["kernels"]
-    }
+    (module,) = ac4k.jit.build(name, arch)
+    return {(module["module"], kernel["name"]): kernel for kernel in module["kernels"]}
 
 
 def architectures() -> list[str]:
@@ -135,11 +133,24 @@ def main() -> int:
 
     others = [arch for arch in architectures() if arch != options.arch]
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
-        by_nvrtc = {arch: pool.submit(build_with_nvrtc, arch) for arch in [options.arch, *others]}
+        by_nvrtc = {
+            arch: [
+                pool.submit(build_with_nvrtc, name, arch)
+                for name in map(module_of, device_sources(arch))
+                if is_compiled_by_nvrtc(name)
+            ]
+            for arch in [options.arch, *others]
+        }
+
+        def kernels_of(arch: str) -> Kernels:
+            return {
+                key: kernel for built in by_nvrtc[arch] for key, kernel in built.result().items()
+            }
+
         usages = build_with_nvcc(options.arch, options.build, options.nvcc)
-        failures = report(options.arch, usages, by_nvrtc[options.arch].result())
+        failures = report(options.arch, usages, kernels_of(options.arch))
         for arch in others:
-            kernels = by_nvrtc[arch].result()
+            kernels = kernels_of(arch)
             spilling = [name for (_, name), kernel in kernels.items() if kernel["local_bytes"] > 0]
             print(
                 f"{arch}: {len(kernels)} kernels by NVRTC, {len(spilling)} spill {spilling or ''}"
@@ -147,7 +158,7 @@ def main() -> int:
     return int(failures > 0)
 
 
-def report(arch: str, usages: list[Usage], by_nvrtc: dict[tuple[str, str], dict[str, int]]) -> int:
+def report(arch: str, usages: list[Usage], by_nvrtc: Kernels) -> int:
     """Prints a line a kernel and gives the number of kernels with problems."""
     names = demangle([usage.kernel for usage in usages])
     failures = 0
