@@ -31,6 +31,8 @@ run. [How times are taken](../benchmarks/README.md).
 
 def load(name: str) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((RESULTS / name).read_text())
+    if not report.get("complete", True):
+        raise ValueError(f"{name}: of a run that was stopped")
     return report
 
 

@@ -70,7 +70,8 @@ int few_once_bytes(const MixedTile& tile) {
   return few_once(tokens_of(tile), kFewTiles[tile.index].row_tiles);
 }
 
-// The order numbers them for users: it depends on the sizes, not on the format.
+// The order numbers them for users. It depends on the sizes and on what fits into shared memory,
+// which is the same for all layouts of W4A16.
 template <typename Visit>
 void for_each_tile(const MixedShape& shape, const Visit& visit) {
   const int64_t most_splits = std::clamp<int64_t>(

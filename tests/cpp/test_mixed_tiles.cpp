@@ -105,11 +105,16 @@ TEST(MixedTiles, EveryFormatHasTilesThatFit) {
 // A config is a number: it must mean the same for all layouts of W4A16.
 TEST(MixedTiles, TheNumbersDoNotDependOnTheLayout) {
   for (const int64_t K : {64, 256, 1024, 4096}) {
-    const auto expected = mixed_tiles(shape_of(WeightFormat::w4_g32_f16, 8, 4096, K));
-    for (const auto format : {WeightFormat::w4_g128_f16, WeightFormat::w4_g64z_bf16}) {
-      const auto tiles = mixed_tiles(shape_of(format, 8, 4096, K));
-      ASSERT_EQ(tiles.size(), expected.size()) << K;
-      for (size_t i = 0; i < tiles.size(); ++i) EXPECT_EQ(name_of(tiles[i]), name_of(expected[i]));
+    for (const int64_t tokens : {8, 16, 32, 600}) {
+      const auto expected = mixed_tiles(shape_of(WeightFormat::w4_g32_f16, tokens, 4096, K));
+      for (const auto format : {WeightFormat::w4_g128_f16, WeightFormat::w4_g64z_bf16,
+                                WeightFormat::w4_g32z_bf16, WeightFormat::w4_g128z_f16}) {
+        const auto tiles = mixed_tiles(shape_of(format, tokens, 4096, K));
+        ASSERT_EQ(tiles.size(), expected.size()) << K << " " << tokens;
+        for (size_t i = 0; i < tiles.size(); ++i) {
+          EXPECT_EQ(name_of(tiles[i]), name_of(expected[i]));
+        }
+      }
     }
   }
 }
