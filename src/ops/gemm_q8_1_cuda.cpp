@@ -1,10 +1,10 @@
-// Which tile multiplies raw GGUF blocks: by the number of tokens, and by what fits and fills the
-// GPU.
+// Launches the product of raw GGUF blocks.
 #include <algorithm>
 
 #include "cuda/common/block_product.h"
 #include "cuda/driver/device.hpp"
 #include "cuda/driver/launch.hpp"
+#include "ops/block_product_tiles.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/gemm_q8_1.hpp"
 
@@ -24,7 +24,6 @@ static constinit cuda::Kernel kernels[cpu::kNumRawFormats][kNumBlockProductTiles
     AC4K_TILES("common/block_product_q8_0")};
 #undef AC4K_TILES
 
-constexpr int64_t kMaxClusterBlocks = 8;   // every GPU with clusters has this many
 constexpr int64_t kMaxRowBytes = 1 << 24;  // 128 rows are addressed with 32 bits
 constexpr int64_t kMaxTokenTiles = 65535;  // the grid's y
 constexpr int64_t kReservedShared = 1024;  // of each block, by the driver
@@ -42,13 +41,18 @@ class Launcher {
       : call_(call),
         product_(product),
         device_(device),
-        block_bytes_(static_cast<int>(product.weight_bytes)),
-        minimum_(product.format == cpu::kRawQ4_1 || product.format == cpu::kRawQ5_1) {}
+        shape_{.M = product.M,
+               .N = product.N,
+               .num_blocks = product.num_blocks,
+               .block_bytes = static_cast<int>(product.weight_bytes),
+               .has_minimum = product.format == cpu::kRawQ4_1 || product.format == cpu::kRawQ5_1,
+               .shared_per_block = device.shared_per_block} {}
 
   Status run() {
-    int index = preferred_tile();
-    while (index > 0 && stages_within(tile(index), device_.shared_per_block) < 2) --index;
-    const BlockProductTile& chosen = tile(index);
+    BlockProductChoice choice{};
+    AC4K_TRY(choose(&choice));
+    const auto& [index, splits] = choice;
+    const BlockProductTile& chosen = kBlockProductTiles[index];
     const int64_t row_tiles = ceil_div(product_.M, tile_rows(chosen));
     const int64_t token_tiles = ceil_div(product_.N, chosen.tokens);
     if (token_tiles > kMaxTokenTiles) {
@@ -56,21 +60,15 @@ class Launcher {
                   kMaxTokenTiles * chosen.tokens, ", got ", product_.N);
     }
     const int64_t steps = ceil_div(product_.num_blocks, chosen.step_blocks);
-    // As few splits of K as fill the GPU, each with some steps for its ring.
-    int64_t splits = 1;
-    while (device_.major >= 9 && splits < kMaxClusterBlocks &&
-           row_tiles * token_tiles * splits * 2 <= device_.sm_count && steps >= 4 * splits) {
-      splits *= 2;
-    }
     const int64_t blocks = row_tiles * token_tiles * splits;
     const bool shares_sm = chosen.blocks_per_sm > 1 && blocks > device_.sm_count;
     const int64_t budget = shares_sm
                                ? device_.shared_per_sm / chosen.blocks_per_sm - kReservedShared
                                : device_.shared_per_block;
     const int64_t split_steps = ceil_div(steps, splits);
-    const int64_t stages =
-        std::clamp<int64_t>(std::min<int64_t>(stages_within(chosen, budget), split_steps + 1), 2,
-                            kMaxBlockProductStages);
+    const int64_t stages = std::clamp<int64_t>(
+        std::min<int64_t>(stages_within(chosen, shape_, budget), split_steps + 1), 2,
+        kMaxBlockProductStages);
 
     const int64_t weight_row = product_.num_blocks * product_.weight_bytes;
     const int64_t token_row = product_.num_blocks * kActivationBlockBytes;
@@ -89,11 +87,11 @@ class Launcher {
                                     .nibble_mask = kNibbleMask,
                                     .aligned_out = is_aligned(product_.out) && product_.N % 4 == 0};
     const int64_t ring =
-        std::max<int64_t>(stages * stage_bytes(chosen, block_bytes_), partial_bytes(chosen));
+        std::max<int64_t>(stages * stage_bytes(chosen, shape_.block_bytes), partial_bytes(chosen));
     cuda::LaunchConfig config{
         .grid = {static_cast<uint32_t>(row_tiles * splits), static_cast<uint32_t>(token_tiles), 1},
         .block = {kBlockProductThreads, 1, 1},
-        .shared_bytes = static_cast<uint32_t>(totals(chosen) + ring),
+        .shared_bytes = static_cast<uint32_t>(totals_for(chosen, shape_) + ring),
         .dependent = cuda::dependent_launch()};
     if (splits > 1) config.cluster = {static_cast<uint32_t>(splits), 1, 1};
     return cuda::launch(kernels[product_.format][index], config, call_.device.device_id,
@@ -101,30 +99,23 @@ class Launcher {
   }
 
  private:
-  static const BlockProductTile& tile(int index) { return kBlockProductTiles[index]; }
-
-  // The first tile that holds all tokens, or the largest. Of the two for up to 8 tokens the one
-  // with more rows issues a fourth less instructions for the same bytes, if that leaves enough
-  // blocks.
-  int preferred_tile() const {
-    if (product_.N <= tile(0).tokens &&
-        ceil_div(product_.M, tile_rows(tile(1))) * 10 < device_.sm_count * 9) {
-      return 0;
+  Status choose(BlockProductChoice* choice) const {
+    ClusterRoom room;
+    if (device_.major >= 9) {
+      constexpr int kTwoFit = 0;  // blocks of this tile's kernel, on an SM
+      AC4K_TRY(find_room(kernels[product_.format][kTwoFit], kBlockProductThreads, device_,
+                         call_.stream, &room));
+    } else {
+      room.one[1] = device_.sm_count;  // no clusters
     }
-    int index = 1;
-    while (index + 1 < kNumBlockProductTiles && tile(index).tokens < product_.N) ++index;
-    return index;
-  }
-  int64_t totals(const BlockProductTile& tile) const { return minimum_ ? totals_bytes(tile) : 0; }
-  int64_t stages_within(const BlockProductTile& tile, int64_t bytes) const {
-    return (bytes - totals(tile)) / stage_bytes(tile, block_bytes_);
+    *choice = choose_block_product(shape_, room);
+    return AC4K_OK;
   }
 
   const Call& call_;
   const cpu::BlockProduct& product_;
   const cuda::DeviceProperties& device_;
-  const int block_bytes_;
-  const bool minimum_;
+  const BlockProductShape shape_;
 };
 
 }  // namespace

@@ -2,14 +2,13 @@
 // share K.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace ac4k {
+#include "ops/cluster_room.hpp"
 
-inline constexpr int kMaxSplits = 8;  // every GPU with clusters has clusters of this many blocks
+namespace ac4k {
 
 struct MixedTile {
   bool few;
@@ -28,13 +27,6 @@ struct MixedShape {
   int shared_per_block;  // of the GPU
 
   bool operator==(const MixedShape&) const = default;
-};
-
-// Clusters of n blocks that run at once, one block or two on an SM.
-struct ClusterRoom {
-  std::array<int, kMaxSplits + 1> one{}, two{};
-
-  bool operator==(const ClusterRoom&) const = default;
 };
 
 // Every tile that can multiply the shape.

@@ -1,6 +1,5 @@
 // Launches the kernels of the mixed-input engine.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <type_traits>
 
@@ -8,6 +7,7 @@
 #include "cuda/driver/launch.hpp"
 #include "cuda/driver/tensor_map.hpp"
 #include "cuda/sm90a/mixed.h"
+#include "ops/cluster_room.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/mixed_tiles.hpp"
 #include "ops/quant_linear.hpp"
@@ -69,40 +69,6 @@ MixedShape shape_of(WeightFormat format, int64_t tokens, int64_t N, int64_t K,
           .shared_per_block = device.shared_per_block};
 }
 
-// How many clusters fit is asked for once: it depends on the GPU, and on little else.
-Status find_room(cuda::Kernel& kernel, const cuda::DeviceProperties& device, void* stream,
-                 ClusterRoom* room) {
-  constexpr int kMaxDevices = 32;
-  static std::atomic<const ClusterRoom*> known[kMaxDevices] = {};
-  const int device_id = device.id;
-  const bool can_know = device_id < kMaxDevices;
-  if (can_know) {
-    if (const ClusterRoom* found = known[device_id].load(std::memory_order_acquire)) {
-      *room = *found;
-      return AC4K_OK;
-    }
-  }
-  for (int blocks = 1; blocks <= kMaxSplits; ++blocks) {
-    const auto count = [&](int shared_bytes, int* clusters) {
-      const auto size = static_cast<uint32_t>(blocks);
-      return cuda::max_active_clusters(kernel,
-                                       {.grid = {size, 1, 1},
-                                        .block = {kFewThreads, 1, 1},
-                                        .cluster = {size, 1, 1},
-                                        .shared_bytes = static_cast<uint32_t>(shared_bytes)},
-                                       device_id, stream, clusters);
-    };
-    AC4K_TRY(count(device.shared_per_sm / 2 - 1024, &room->two[static_cast<size_t>(blocks)]));
-    AC4K_TRY(count(device.shared_per_block, &room->one[static_cast<size_t>(blocks)]));
-  }
-  if (can_know) {
-    const auto* found = new ClusterRoom(*room);
-    const ClusterRoom* none = nullptr;
-    if (!known[device_id].compare_exchange_strong(none, found)) delete found;
-  }
-  return AC4K_OK;
-}
-
 class Launcher {
  public:
   Launcher(const Call& call, const RowView& x, const QuantLinearArgs& args,
@@ -152,7 +118,7 @@ class Launcher {
   Status choose(MixedTile* tile) const {
     if (args_.config == 0) {
       ClusterRoom room;
-      AC4K_TRY(find_room(kernels_.types[type_].few[0], device_, call_.stream, &room));
+      AC4K_TRY(find_room(kernels_.types[type_].few[0], kFewThreads, device_, call_.stream, &room));
       *tile = best_mixed_tile(shape_, room);
       return AC4K_OK;
     }
