@@ -24,7 +24,7 @@ Status launch_gated(GatedKernels& kernels, const Call& call) {
   if (as_simple_rows(x, &rows) && all_aligned(x, out) && D * size % kVectorBytes == 0 &&
       rows.stride * size % kVectorBytes == 0) {
     return launch_rows(kernels.vectors[type], call,
-                       {data_of(out), data_of(x), rows.count, rows.stride, D, {}}, 1);
+                       {data_of(out), data_of(x), rows.count, rows.stride, D, {}});
   }
   const auto strides = strides_of(x);
   const char* first = static_cast<const char*>(data_of(x));
@@ -84,11 +84,11 @@ Status relu2_cuda(const Call& call) {
     if (as_simple_rows(x, &rows) && N * size % kVectorBytes == 0 &&
         rows.stride * size % kVectorBytes == 0) {
       return launch_rows(vectors[type], call,
-                         {data_of(out), data_of(x), rows.count, rows.stride, N, {}}, kUnaryRows);
+                         {data_of(out), data_of(x), rows.count, rows.stride, N, {}});
     }
     if (is_contiguous(x)) {
-      return launch_rows(vectors[type], call, {data_of(out), data_of(x), 1, 0, num_elements(x), {}},
-                         kUnaryRows);
+      return launch_rows(vectors[type], call,
+                         {data_of(out), data_of(x), 1, 0, num_elements(x), {}});
     }
   }
   const auto params = strided_params<1>(out, {&x});

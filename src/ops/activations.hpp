@@ -49,15 +49,13 @@ struct BlockOfRows {
         column_tiles(ceil_div(vectors_per_row, width)) {}
 };
 
-// One launch of a kernel of common/activations.cu, `rows_per_thread` rows a thread.
-inline Status launch_rows(cuda::Kernel& kernel, const Call& call, ActivationParams params,
-                          int rows_per_thread) {
+// One launch of a kernel of common/activations.cu, a vector a thread.
+inline Status launch_rows(cuda::Kernel& kernel, const Call& call, ActivationParams params) {
   const int64_t vector_elements = kVectorBytes / size_of(call.type());
   const BlockOfRows block(ceil_div(params.num_columns, vector_elements), params.num_rows,
                           kActivationThreads);
   params.column_tiles = fast_divisor(static_cast<uint32_t>(block.column_tiles));
-  const int64_t rows_per_block = static_cast<int64_t>(block.height) * rows_per_thread;
-  return launch_1d(kernel, call, block.column_tiles * ceil_div(params.num_rows, rows_per_block),
+  return launch_1d(kernel, call, block.column_tiles * ceil_div(params.num_rows, block.height),
                    cuda::Dim3{block.width, block.height, 1}, params);
 }
 

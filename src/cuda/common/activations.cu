@@ -13,10 +13,10 @@ struct Place {
   int64_t row, column;  // of the first element, in elements
 };
 template <typename T>
-__device__ __forceinline__ Place place_of(const ActivationParams& params, unsigned rows) {
+__device__ __forceinline__ Place place_of(const ActivationParams& params) {
   const unsigned row_tile = divide(blockIdx.x, params.column_tiles);
   const unsigned column_tile = blockIdx.x - row_tile * params.column_tiles.divisor;
-  return {static_cast<int64_t>(row_tile) * (blockDim.y * rows) + threadIdx.y,
+  return {static_cast<int64_t>(row_tile) * blockDim.y + threadIdx.y,
           (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vector<T>::kSize};
 }
 
@@ -26,7 +26,7 @@ __device__ __forceinline__ Place place_of(const ActivationParams& params, unsign
 template <typename T, typename Act>
 __device__ __forceinline__ void gated_vectors(const ActivationParams& params) {
   using Vec = Vector<T>;
-  const Place place = place_of<T>(params, 1);
+  const Place place = place_of<T>(params);
   if (place.column >= params.num_columns || place.row >= params.num_rows) return;
   const T* x = static_cast<const T*>(params.x) + place.row * params.row_stride + place.column;
   T* out = static_cast<T*>(params.out) + place.row * params.num_columns + place.column;
@@ -55,42 +55,31 @@ __device__ __forceinline__ void gated_strided(const GatedStridedParams& params) 
                 widen(static_cast<const T*>(params.data[1])[offsets.values[1]]));
 }
 
-// Block as above, kUnaryRows vectors a thread. Rows begin at multiples of 16 bytes; a single row
-// (any contiguous tensor is one) may have an odd end. Roofline: HBM, 1 read to 1 write.
+// Block as above, one vector a thread. Rows begin at multiples of 16 bytes; a single row (any
+// contiguous tensor is one) may have an odd end. Roofline: HBM, 1 read to 1 write.
 template <typename T>
 __device__ __forceinline__ void relu2_vectors(const ActivationParams& params) {
   using Vec = Vector<T>;
-  const Place place = place_of<T>(params, kUnaryRows);
-  if (place.column >= params.num_columns) return;
-  const T* x = static_cast<const T*>(params.x) + place.column;
-  T* out = static_cast<T*>(params.out) + place.column;
+  const Place place = place_of<T>(params);
+  if (place.column >= params.num_columns || place.row >= params.num_rows) return;
+  const T* x = static_cast<const T*>(params.x) + place.row * params.row_stride + place.column;
+  T* out = static_cast<T*>(params.out) + place.row * params.num_columns + place.column;
   wait_for_previous_kernels();
-  if (place.column + Vec::kSize > params.num_columns) {  // the odd elements at the end
+  if (place.column + Vec::kSize <= params.num_columns) {
+    const Vec vector = load(reinterpret_cast<const Vec*>(x));
     allow_next_kernel();
-    for (int64_t j = 0; place.row == 0 && j < params.num_columns - place.column; ++j) {
-      out[j] = narrow<T>(relu2(widen(x[j])));
-    }
-    return;
-  }
-  Vec vectors[kUnaryRows];
-#pragma unroll
-  for (int i = 0; i < kUnaryRows; ++i) {
-    const int64_t row = place.row + i * blockDim.y;
-    if (row < params.num_rows) {
-      vectors[i] = load(reinterpret_cast<const Vec*>(x + row * params.row_stride));
-    }
-  }
-  allow_next_kernel();
-#pragma unroll
-  for (int i = 0; i < kUnaryRows; ++i) {
-    const int64_t row = place.row + i * blockDim.y;
-    if (row >= params.num_rows) return;
     Vec result;
 #pragma unroll
     for (int j = 0; j < Vec::kSize; ++j) {
-      result.values[j] = narrow<T>(relu2(widen(vectors[i].values[j])));
+      result.values[j] = narrow<T>(relu2(widen(vector.values[j])));
     }
-    store(reinterpret_cast<Vec*>(out + row * params.num_columns), result);
+    store(reinterpret_cast<Vec*>(out), result);
+  } else {  // the odd elements at the end
+    allow_next_kernel();
+#pragma unroll 1
+    for (int64_t j = 0; j < params.num_columns - place.column; ++j) {
+      out[j] = narrow<T>(relu2(widen(x[j])));
+    }
   }
 }
 

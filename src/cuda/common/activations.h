@@ -21,6 +21,5 @@ using GatedStridedParams = StridedParams<2>;
 using UnaryStridedParams = StridedParams<1>;
 
 inline constexpr int kActivationThreads = 256;
-inline constexpr int kUnaryRows = 2;  // rows a thread handles: loads in flight
 
 }  // namespace ac4k
