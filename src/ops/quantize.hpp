@@ -1,6 +1,7 @@
 // What the quantise and dequantise ops share: tiles of rows, and kernels by type and format.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 
 #include "core/op.hpp"
@@ -35,6 +36,10 @@ inline Tiling tile_rows(int64_t items, int64_t threads, int64_t min_width) {
   }
   return {static_cast<uint32_t>(width), static_cast<uint32_t>(threads / width),
           ceil_div(items, width)};
+}
+// For kernels. Where there are no tiles there is no launch either.
+inline FastDivisor tile_divisor(int64_t column_tiles) {
+  return fast_divisor(static_cast<uint32_t>(std::max<int64_t>(column_tiles, 1)));
 }
 
 // Columns of kernel tables: T is f32, f16 or bf16.

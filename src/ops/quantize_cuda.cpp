@@ -78,7 +78,7 @@ class Launcher {
     // Without elements, a row has a scale all the same, and so has a tensor.
     if (args_.granularity == kPerToken || args_.granularity == kPerTensor) across = 1;
     if (args_.granularity == kPerTensor) down = 1;
-    params_.column_tiles = static_cast<unsigned>(across);
+    params_.column_tiles = tile_divisor(across);
     return launch(any, across * down, {kAnyThreads, 1, 1});
   }
 
@@ -121,7 +121,7 @@ class Launcher {
     if (!aligned_) return regions(kGroupSize, kGroupSize);
     const int64_t across = ceil_div(args_.num_columns, kGroupSize);
     constexpr uint32_t kWidth = kGroupSize / kUnit;
-    params_.column_tiles = static_cast<unsigned>(across);
+    params_.column_tiles = tile_divisor(across);
     // Whole warps; threads without a row only where rows are fewer than threads.
     const auto height = static_cast<uint32_t>(std::clamp<int64_t>(
         static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(args_.num_rows))), 32 / kWidth,
@@ -227,7 +227,7 @@ class Launcher {
     const int64_t units = ceil_div(args_.num_columns, kUnit);
     if (units == 0 || args_.num_rows == 0) return AC4K_OK;
     const Tiling tiling = tile_rows(units, kQuantizeThreads, min_width);
-    params_.column_tiles = static_cast<unsigned>(tiling.column_tiles);
+    params_.column_tiles = tile_divisor(tiling.column_tiles);
     const int64_t blocks =
         tiling.column_tiles * ceil_div(args_.num_rows, tiling.height * rows_a_thread);
     return launch_1d(kernel, call_, blocks, cuda::Dim3{tiling.width, tiling.height, 1}, params_,
@@ -283,7 +283,7 @@ Status dequantize_on_cuda(const Call& call, const cpu::DequantizeArgs& args) {
                                 args.out,
                                 args.num_rows,
                                 args.num_columns,
-                                static_cast<unsigned>(tiling.column_tiles),
+                                tile_divisor(tiling.column_tiles),
                                 args.granularity};
   const bool fits =
       args.num_columns % kUnit == 0 && is_multiple(args.codes, kUnit) && is_aligned(args.out);

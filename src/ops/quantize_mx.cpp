@@ -44,7 +44,7 @@ Status quantize_cuda(const Call& call, cpu::MxFormat format) {
                                    x.offsets(),
                                    rows,
                                    N,
-                                   static_cast<unsigned>(tiling.column_tiles),
+                                   tile_divisor(tiling.column_tiles),
                                    false,
                                    false};
   const bool fits = x.is_aligned() && is_multiple(params.codes, format == cpu::kMxE2M1 ? 4 : 8);
@@ -71,7 +71,7 @@ Status dequantize_cuda(const Call& call, cpu::MxFormat format) {
                                      data_of(call.output()),
                                      rows,
                                      N,
-                                     static_cast<unsigned>(tiling.column_tiles),
+                                     tile_divisor(tiling.column_tiles),
                                      false};
   const bool fits =
       is_multiple(params.codes, format == cpu::kMxE2M1 ? 4 : 8) && is_aligned(params.out);

@@ -60,7 +60,7 @@ Status quantize_cuda(const Call& call) {
                                    x.offsets(),
                                    args.num_rows,
                                    args.num_columns,
-                                   static_cast<unsigned>(tiling.column_tiles),
+                                   tile_divisor(tiling.column_tiles),
                                    args.tiled,
                                    pending};
   const bool fits = x.is_aligned() && is_multiple(params.codes, 8);
@@ -118,7 +118,7 @@ Status dequantize_cuda(const Call& call) {
       data_of(call.output()),
       args.num_rows,
       args.num_columns,
-      static_cast<unsigned>(tiling.column_tiles),
+      tile_divisor(tiling.column_tiles),
       args.tiled};
   const bool fits = is_multiple(params.codes, 4) && is_aligned(params.out);
   const size_t type = type_column(args.type);

@@ -416,10 +416,11 @@ __device__ __forceinline__ float load_shared_by_all(const float* address) {
 struct TilePlace {
   int64_t column, first_row;
 };
-__device__ __forceinline__ TilePlace tile_place(unsigned column_tiles, bool backwards = false) {
+__device__ __forceinline__ TilePlace tile_place(const FastDivisor& column_tiles,
+                                                bool backwards = false) {
   const unsigned tile = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  const unsigned row_tile = tile / column_tiles;
-  const unsigned column_tile = tile - row_tile * column_tiles;
+  const unsigned row_tile = divide(tile, column_tiles);
+  const unsigned column_tile = tile - row_tile * column_tiles.divisor;
   return {(static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * kUnit,
           static_cast<int64_t>(row_tile) * (blockDim.y * kTileRows) + threadIdx.y};
 }

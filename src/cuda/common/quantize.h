@@ -21,7 +21,7 @@ struct QuantizeParams {
   RowOffsets rows;     // of x
   long long num_rows;
   long long num_columns;
-  unsigned column_tiles;
+  FastDivisor column_tiles;
   int granularity;        // a Granularity
   long long region_rows;  // what a scale is for, where every alignment will do
   long long region_columns;
@@ -37,7 +37,7 @@ struct DequantizeParams {
   void* out;
   long long num_rows;
   long long num_columns;
-  unsigned column_tiles;
+  FastDivisor column_tiles;
   int granularity;
 };
 
@@ -51,7 +51,7 @@ struct BlockQuantizeParams {
   RowOffsets rows;      // of x
   long long num_rows;
   long long num_columns;
-  unsigned column_tiles;
+  FastDivisor column_tiles;
   bool tiled;
   bool pending;  // `given` holds minus the amax of all, or what someone made of it
 };
@@ -63,7 +63,7 @@ struct BlockDequantizeParams {
   void* out;
   long long num_rows;
   long long num_columns;
-  unsigned column_tiles;
+  FastDivisor column_tiles;
   bool tiled;
 };
 

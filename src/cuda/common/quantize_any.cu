@@ -8,8 +8,8 @@ namespace ac4k {
 template <typename T, typename Format>
 __device__ __forceinline__ void quantize_any(const QuantizeParams& params) {
   __shared__ Extent<Format> shared[32];
-  const int64_t row_region = blockIdx.x / params.column_tiles;
-  const int64_t column_region = blockIdx.x - row_region * params.column_tiles;
+  const int64_t row_region = divide(blockIdx.x, params.column_tiles);
+  const int64_t column_region = blockIdx.x - row_region * params.column_tiles.divisor;
   const int64_t N = params.num_columns;
   const int64_t first_row = row_region * params.region_rows;
   const int64_t first_column = column_region * params.region_columns;

@@ -11,8 +11,8 @@ __device__ __forceinline__ void quantize_blocks(const QuantizeParams& params) {
   constexpr int kRowsAtOnce = kBlockThreads * kUnit / kGroupSize;
   constexpr int kUnits = kGroupSize / kRowsAtOnce;
   __shared__ Extent<Format> shared[32];
-  const unsigned row_block = blockIdx.x / params.column_tiles;
-  const unsigned column_block = blockIdx.x - row_block * params.column_tiles;
+  const unsigned row_block = divide(blockIdx.x, params.column_tiles);
+  const unsigned column_block = blockIdx.x - row_block * params.column_tiles.divisor;
   const int64_t column = static_cast<int64_t>(column_block) * kGroupSize + threadIdx.x * kUnit;
   const int64_t first_row = static_cast<int64_t>(row_block) * kGroupSize + threadIdx.y;
   const int64_t N = params.num_columns;

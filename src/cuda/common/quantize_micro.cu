@@ -69,9 +69,9 @@ template <typename T, bool kAligned>
 __device__ __forceinline__ void quantize_nvfp4(const BlockQuantizeParams& params) {
   // Backwards behind the search for the amax: L2 has the end of x.
   const unsigned tile = params.pending ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-  const unsigned row_tile = tile / params.column_tiles;
+  const unsigned row_tile = divide(tile, params.column_tiles);
   const int block =
-      static_cast<int>((tile - row_tile * params.column_tiles) * blockDim.x + threadIdx.x);
+      static_cast<int>((tile - row_tile * params.column_tiles.divisor) * blockDim.x + threadIdx.x);
   const int64_t first_row = static_cast<int64_t>(row_tile) * (blockDim.y * kTileRows) + threadIdx.y;
   const int blocks = static_cast<int>(params.num_columns / kNvBlock);
   const int scale_tiles = (blocks + kScaleTileBlocks - 1) / kScaleTileBlocks;

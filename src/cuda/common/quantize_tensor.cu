@@ -87,8 +87,8 @@ __device__ __forceinline__ void add_extent(const QuantizeParams& params,
 template <typename T, typename Format>
 __device__ __forceinline__ void amax_tensor(const QuantizeParams& params) {
   __shared__ Extent<Format> shared[32];
-  const unsigned row_tile = blockIdx.x / params.column_tiles;
-  const unsigned column_tile = blockIdx.x - row_tile * params.column_tiles;
+  const unsigned row_tile = divide(blockIdx.x, params.column_tiles);
+  const unsigned column_tile = blockIdx.x - row_tile * params.column_tiles.divisor;
   const int64_t column = (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * kUnit;
   const int64_t first_row =
       static_cast<int64_t>(row_tile) * (blockDim.y * kAmaxUnits) + threadIdx.y;
