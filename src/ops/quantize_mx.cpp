@@ -35,7 +35,9 @@ Status quantize_cuda(const Call& call, cpu::MxFormat format) {
   const RowView x(call.tensor(kX));
   const int64_t rows = call.rows(), N = call.dim(kN);
   AC4K_TRY(check_num_rows(call, rows));
-  const Tiling tiling = tile_rows(N / kUnit, kQuantizeThreads, kMxBlock / kUnit);
+  const bool is_fp4 = format == cpu::kMxE2M1;
+  const int64_t columns = kUnit * (is_fp4 && call.type(kT) != DType::f32 ? kMxfp4Units : 1);
+  const Tiling tiling = tile_rows(N / columns, kQuantizeThreads, kMxBlock / columns);
   const BlockQuantizeParams params{x.data(),
                                    data_of(call.output(0)),
                                    data_of(call.output(1)),
@@ -47,7 +49,8 @@ Status quantize_cuda(const Call& call, cpu::MxFormat format) {
                                    tile_divisor(tiling.column_tiles),
                                    false,
                                    false};
-  const bool fits = x.is_aligned() && is_multiple(params.codes, format == cpu::kMxE2M1 ? 4 : 8);
+  const auto code_bytes = static_cast<uintptr_t>(is_fp4 ? columns / 2 : columns);  // of a thread
+  const bool fits = x.is_aligned() && is_multiple(params.codes, code_bytes);
   const size_t type = type_column(call.type(kT));
   return launch_1d(fits ? aligned[format][type] : any[format][type], call,
                    tiling.column_tiles * ceil_div(rows, tiling.height * kTileRows),

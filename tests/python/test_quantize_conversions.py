@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import FLOATS, TORCH
-from test_quantize import FP8, bits, fp8_bits
+from test_quantize import FP8, assert_exact, bits, fp8_bits
 
 import ac4k
 from ac4k import _quantize_rule as rule
@@ -100,6 +100,50 @@ def test_e2m1_of_every_number(device: str, dtype: str) -> None:
     assert (scale.float() == 1).all()
     assert g.item() == 1
     assert np.array_equal(q.cpu().numpy(), expected(x))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_mxfp4_of_every_number_with_every_scale(device: str, dtype: str) -> None:
+    """Blocks that begin with a power of two: its exponent is that of the scale, whatever follows
+    below twice that. NaN may follow, too."""
+    patterns = all_patterns(dtype)
+    magnitudes = patterns.double().abs().numpy()
+    exponents = np.arange(-24, 16) if dtype == "f16" else np.arange(-133, 128)
+    for exponent in exponents:
+        numbers = patterns[torch.from_numpy(~(magnitudes >= 2.0 ** (exponent + 1)))]
+        rows = torch.full((len(numbers) // 31 + 1, 32), 2.0**exponent, dtype=numbers.dtype)
+        rest = rows[:, 1:].clone().reshape(-1)
+        rest[: len(numbers)] = numbers
+        rows[:, 1:] = rest.reshape(-1, 31)
+        q, scale = ac4k.quantize_mxfp4(rows.to(device))
+        code = max(int(exponent) + 127 - 2, 0)
+        assert (scale == code).all(), exponent
+        values = np.clip(rows.double().numpy() * 2.0 ** (127 - code), -6, 6)
+        values = np.where(np.isnan(values), 0, values)
+        codes = values.astype(ml_dtypes.float4_e2m1fn).view(np.uint8)
+        assert np.array_equal(q.cpu().numpy(), codes[:, ::2] | codes[:, 1::2] << 4), exponent
+
+
+GLOBAL_SCALES = [1.0, 2688 / 3.7, 1e-44, 3e-38, 2.0**-100, 0.1, 2.0**100, 3e38, -2.5, float("nan")]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("g", GLOBAL_SCALES)
+def test_nvfp4_with_any_global_scale(device: str, dtype: str, g: float) -> None:
+    """Numbers and midpoints of the format and what lies beside them, in blocks of every magnitude;
+    some have NaN or infinity among them."""
+    generator = np.random.default_rng(3)
+    values = np.array([0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7])
+    x = generator.choice(values, (2048, 16)) * generator.choice([-1, 1], (2048, 16))
+    x *= 1 + generator.choice([-1, 0, 0, 1], x.shape) * 2.0**-8
+    x *= 2.0 ** generator.integers(-26, 14, (2048, 1))
+    x[generator.random(x.shape) < 0.003] = np.nan
+    x[generator.random(x.shape) < 0.001] = -np.inf
+    if dtype != "f16":
+        x[1024:] *= 2.0 ** generator.integers(-110, 110, (1024, 1))
+    numbers = torch.from_numpy(x).to(TORCH[dtype]).to(device)
+    scale = torch.tensor([g], dtype=torch.float32, device=device)
+    assert_exact("quantize_nvfp4", ac4k.quantize_nvfp4(numbers, scale), numbers, scale)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

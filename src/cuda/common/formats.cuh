@@ -30,6 +30,17 @@ struct E4M3 {
         : "f"(a), "f"(b), "f"(c), "f"(d));
     return codes;
   }
+  static __device__ __forceinline__ uint32_t encode(float value) {
+    uint32_t code;
+    asm("{\n"
+        ".reg .b16 low;\n"
+        "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
+        "mov.b32 %0, {low, 0};\n"
+        "}"
+        : "=r"(code)
+        : "f"(value), "f"(0.0f));
+    return code;
+  }
   static __device__ __forceinline__ void decode4(uint32_t codes, float (&values)[4]) {
     uint32_t low, high;
     asm("{\n"
@@ -113,35 +124,32 @@ struct E2M1 {
   static constexpr int kMax = 6;
   static constexpr int kMaxExponent = 2;
 
-  // The codes 0 to 7 of |v| are round(min(2 |v|, |v| + 2, |v| / 2 + 4, 7)): the three lines are the
-  // three spacings of the format, and ties to an even code are ties to an even mantissa. The
-  // rounding happens once, as a number near 1.5 * 2^23 is formed, whose last bits are the code.
+  // The codes 0 to 7 of |v| up to 8 are round(min(2 |v|, |v| + 2, 0.3 |v| + 5)). The first two
+  // lines have the two smaller spacings of the format; the third is to cross 6.5 at 5 and to stay
+  // below 7.5, which it does at 8 already, so that numbers up to there need no limit. Its slope is
+  // the largest number below 0.3: 5 itself then stays a 6, a tie to even as all others are, and the
+  // next number becomes a 7. The rounding happens once, as a sum of 2^23 and more is formed, whose
+  // last bits are the code. Integers compare as the sums do, and have a minimum of three.
+  template <bool kUpTo8>
   static __device__ __forceinline__ uint32_t magnitude(float value) {
-    constexpr float kRounder = 12582912.0f;
+    constexpr float kRounder = 8388608.0f, kSlope = 0.29999998f;
     const float v = fabsf(value);
-    const float nearest = fminf(fminf(__fmaf_rn(v, 2.0f, kRounder), __fadd_rn(v, kRounder + 2.0f)),
-                                fminf(__fmaf_rn(v, 0.5f, kRounder + 4.0f), kRounder + 7.0f));
-    return __float_as_uint(nearest);
+    const uint32_t sum = min(min(__float_as_uint(__fmaf_rn(v, 2.0f, kRounder)),
+                                 __float_as_uint(__fadd_rn(v, kRounder + 2.0f))),
+                             __float_as_uint(__fmaf_rn(v, kSlope, kRounder + 5.0f)));
+    return kUpTo8 ? sum : min(sum, __float_as_uint(kRounder + 7.0f));
   }
-  static __device__ __forceinline__ uint32_t encode8(const float (&values)[8]) {
-    constexpr uint32_t kRounderBits = 0x4b400000u;
-    uint32_t codes = 0, offset = 0, signs = 0;
-    float sum = 0.0f;
+  // Eight codes from four pairs of halves: the last byte of a half of `magnitudes` is the code
+  // without its sign, the first bit of a half of `signs` is that.
+  static __device__ __forceinline__ uint32_t pack8(const uint32_t (&magnitudes)[4],
+                                                   const uint32_t (&signs)[4]) {
+    uint32_t bytes[2];  // four codes each, in the upper halves of their bytes
 #pragma unroll
-    for (int i = 7; i >= 0; --i) {  // the rounder's bits are taken off at the end
-      codes = codes * 16 + magnitude(values[i]);
-      offset = offset * 16 + kRounderBits;
-      signs = __funnelshift_l(__float_as_uint(values[i]), signs, 4);
-      sum += values[i];
+    for (int i = 0; i < 2; ++i) {
+      bytes[i] = __byte_perm(magnitudes[2 * i], magnitudes[2 * i + 1], 0x6420) << 4 |
+                 (__byte_perm(signs[2 * i], signs[2 * i + 1], 0x7531) & 0x80808080u);
     }
-    codes = (codes - offset) | (signs & 0x88888888u);
-    if (sum != sum) {  // a NaN among them, or infinities of both signs
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        if (values[i] != values[i]) codes &= ~(15u << (4 * i));
-      }
-    }
-    return codes;
+    return __byte_perm(bytes[0], bytes[1], 0x6420) >> 4 | __byte_perm(bytes[0], bytes[1], 0x7531);
   }
   // Bits 1 to 3 of a code are a float16's, but for 2^14; nibbles i and i + 4 are done together.
   static __device__ __forceinline__ void decode8(uint32_t codes, float (&values)[8]) {

@@ -15,15 +15,17 @@ namespace ac4k {
 inline constexpr float kLargestFloat = 3.402823466e38f;
 inline constexpr float kSmallestScale = 7.52316385e-37f;  // 2^-120
 
-// value / kDivisor without the general division's slow path, which costs registers: the quotient of
+// value / divisor without the general division's slow path, which costs registers: the quotient of
 // the rounded reciprocal, put right by its remainder. Equal to the division for all floats where
 // the divisor is odd, and for quotients of 2^-120 and more otherwise (all mantissas were tried).
+__device__ __forceinline__ float divide_by(float value, float divisor, float reciprocal) {
+  const float quotient = __fmul_rn(value, reciprocal);
+  const float remainder = __fmaf_rn(-quotient, divisor, value);
+  return __fmaf_rn(remainder, reciprocal, quotient);
+}
 template <int kDivisor>
 __device__ __forceinline__ float divide_by(float value) {
-  constexpr float kReciprocal = 1.0f / kDivisor;
-  const float quotient = __fmul_rn(value, kReciprocal);
-  const float remainder = __fmaf_rn(-quotient, static_cast<float>(kDivisor), value);
-  return __fmaf_rn(remainder, kReciprocal, quotient);
+  return divide_by(value, static_cast<float>(kDivisor), 1.0f / kDivisor);
 }
 // 1 / scale for scales from 2^-120 to 2^121, which scale_of gives: the first branch of __frcp_rn.
 __device__ __forceinline__ float inverse_of_found(float scale) {
@@ -64,13 +66,25 @@ __device__ __forceinline__ float nvfp4_global_scale(float amax) {
   amax = fminf(amax, kLargestFloat);
   return amax == 0.0f ? 1.0f : fminf(__fdiv_rn(448.0f * 6.0f, amax), kLargestFloat);
 }
+// Both divisions as divide_by() makes them, where has_plain_divisions() says so.
+template <bool kPlainDivisions>
 __device__ __forceinline__ BlockScale nvfp4_block_scale(float amax, float global_scale) {
-  amax = fminf(amax, kLargestFloat);
-  const float wanted = __fmul_rn(global_scale, __fdiv_rn(amax, 6.0f));
-  const uint32_t code = E4M3::encode4(wanted, 0.0f, 0.0f, 0.0f) & 0xffu;
+  const float sixth = kPlainDivisions ? divide_by<6>(amax) : __fdiv_rn(amax, 6.0f);
+  const uint32_t code = E4M3::encode(__fmul_rn(global_scale, sixth));
   float scale[4];
   E4M3::decode4(code, scale);
-  return {code, scale[0] == 0.0f ? 0.0f : __fdiv_rn(global_scale, scale[0])};
+  if (scale[0] == 0.0f) return {code, 0.0f};
+  if constexpr (kPlainDivisions) {
+    return {code, divide_by(global_scale, scale[0], inverse_of_found(scale[0]))};
+  } else {
+    return {code, __fdiv_rn(global_scale, scale[0])};
+  }
+}
+// No quotient is or comes from a denormal or infinity.
+__device__ __forceinline__ bool has_plain_divisions(float amax, float global_scale) {
+  constexpr float kTiny = 7.88860905e-31f, kHuge = 1.2676506e30f;  // 2^-100, 2^100
+  return (amax == 0.0f | amax >= 6.0f * kSmallestScale) & global_scale >= kTiny &
+         global_scale <= kHuge;
 }
 
 // MX: the e8m0 scale 2^(floor(log2(amax)) - exponent of the largest number).
@@ -88,12 +102,24 @@ __device__ __forceinline__ int64_t tiled_scale_offset(int64_t row, int k, int ti
   return (row / 128 * tiles_a_row + k / 4) * 512 + r % 32 * 16 + r / 32 * 4 + k % 4;
 }
 
-// The larger and smaller of two pairs of 16-bit numbers; NaN gives the other.
-template <typename T>
+// The larger and smaller of two numbers, or of two pairs of 16-bit ones. NaN gives the other; with
+// kKeepNaN it gives NaN.
+template <bool kKeepNaN>
+__device__ __forceinline__ float larger(float a, float b) {
+  if constexpr (!kKeepNaN) return fmaxf(a, b);
+  float result;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+template <typename T, bool kKeepNaN = false>
 __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b) {
   uint32_t result;
-  if constexpr (is_same<T, __half>) {
+  if constexpr (is_same<T, __half> && kKeepNaN) {
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else if constexpr (is_same<T, __half>) {
     asm("max.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else if constexpr (kKeepNaN) {
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   } else {
     asm("max.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   }
@@ -113,6 +139,28 @@ template <typename T>
 __device__ __forceinline__ float2 widen_pair(uint32_t pair) {
   if constexpr (is_same<T, __half>) return __half22float2(*reinterpret_cast<__half2*>(&pair));
   return float2{__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
+}
+
+template <typename T>
+__device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
+  if constexpr (is_same<T, __half>) {
+    const __half2 pair = __floats2half2_rn(low, high);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  } else {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+}
+// a * b + c, rounded once.
+template <typename T>
+__device__ __forceinline__ uint32_t fma_pair(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t result;
+  if constexpr (is_same<T, __half>) {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+  } else {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+  }
+  return result;
 }
 
 // Eight neighbours of a row: 16 bytes, or 32 of float. Held in words: the compiler would take
@@ -162,12 +210,8 @@ struct Unit {
     Unit unit;
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
-      if constexpr (is_same<T, __half>) {
-        const __half2 pair = __floats2half2_rn(values[2 * i], values[2 * i + 1]);
-        unit.words[i] = *reinterpret_cast<const uint32_t*>(&pair);
-      } else if constexpr (kPairs) {
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
-        unit.words[i] = *reinterpret_cast<const uint32_t*>(&pair);
+      if constexpr (kPairs) {
+        unit.words[i] = narrow_pair<T>(values[2 * i], values[2 * i + 1]);
       } else {
         unit.words[i] = __float_as_uint(values[i]);
       }
@@ -191,6 +235,10 @@ struct Unit {
         values[i] = __uint_as_float(words[i]);
       }
     }
+  }
+  // The upper 16 bits of numbers 2i and 2i + 1.
+  __device__ __forceinline__ uint32_t tops(int i) const {
+    return kPairs ? words[i] : __byte_perm(words[2 * i], words[2 * i + 1], 0x7632);
   }
   __device__ __forceinline__ Unit shuffled(int lane_mask) const {
     Unit unit;
@@ -233,19 +281,32 @@ struct Unit {
       }
     }
   }
-  // max |x|, at least 0.
+  // max |x|, at least 0. kKeepNaN: NaN if there is one.
   __device__ __forceinline__ float amax() const {
-    float largest = 0.0f;
+    const Unit units[] = {*this};
+    return amax(units);
+  }
+  template <bool kKeepNaN = false, int kUnits>
+  static __device__ __forceinline__ float amax(const Unit (&units)[kUnits]) {
     if constexpr (kPairs) {
-      const uint32_t first = larger_pair<T>(words[0] & 0x7fff7fffu, words[1] & 0x7fff7fffu);
-      const uint32_t second = larger_pair<T>(words[2] & 0x7fff7fffu, words[3] & 0x7fff7fffu);
-      const float2 pair = widen_pair<T>(larger_pair<T>(first, second));
-      largest = fmaxf(fmaxf(pair.x, pair.y), largest);
+      const float2 pair = widen_pair<T>(amax_pair<kKeepNaN>(units));
+      return larger<kKeepNaN>(larger<kKeepNaN>(pair.x, pair.y), 0.0f);
     } else {
+      float largest = 0.0f;
 #pragma unroll
-      for (int i = 0; i < kUnit; ++i) largest = fmaxf(largest, fabsf(__uint_as_float(words[i])));
+      for (int i = 0; i < kUnits * kWords; ++i) {
+        largest =
+            larger<kKeepNaN>(largest, fabsf(__uint_as_float(units[i / kWords].words[i % kWords])));
+      }
+      return largest;
     }
-    return largest;
+  }
+  // Of pairs both halves are looked at in one sum: what lies past infinity reaches the sign.
+  template <int kUnits>
+  static __device__ __forceinline__ bool has_nan(const Unit (&units)[kUnits]) {
+    if constexpr (!kPairs) return isnan(amax<true>(units));
+    constexpr uint32_t kPastInfinity = is_same<T, __half> ? 0x03ff03ffu : 0x007f007fu;
+    return ((amax_pair<true>(units) + kPastInfinity) & 0x80008000u) != 0;
   }
   __device__ __forceinline__ void range(float* low, float* high) const {
     if constexpr (kPairs) {
@@ -266,6 +327,18 @@ struct Unit {
   }
 
  private:
+  // max |x| of the even and of the odd ones.
+  template <bool kKeepNaN, int kUnits>
+  static __device__ __forceinline__ uint32_t amax_pair(const Unit (&units)[kUnits]) {
+    uint32_t largest = 0;
+#pragma unroll
+    for (int i = 0; i < kUnits * kWords; ++i) {
+      const uint32_t pair = units[i / kWords].words[i % kWords] & 0x7fff7fffu;
+      largest = i == 0 ? pair : larger_pair<T, kKeepNaN>(largest, pair);
+    }
+    return largest;
+  }
+
   template <int kBytes, int = 0>
   struct BitsOf {
     using type = uint32_t;
@@ -416,12 +489,13 @@ __device__ __forceinline__ float load_shared_by_all(const float* address) {
 struct TilePlace {
   int64_t column, first_row;
 };
+template <int kUnits = 1>
 __device__ __forceinline__ TilePlace tile_place(const FastDivisor& column_tiles,
                                                 bool backwards = false) {
   const unsigned tile = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
   const unsigned row_tile = divide(tile, column_tiles);
   const unsigned column_tile = tile - row_tile * column_tiles.divisor;
-  return {(static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * kUnit,
+  return {(static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * (kUnits * kUnit),
           static_cast<int64_t>(row_tile) * (blockDim.y * kTileRows) + threadIdx.y};
 }
 

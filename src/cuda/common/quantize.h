@@ -69,6 +69,8 @@ struct BlockDequantizeParams {
 
 inline constexpr int kNvBlock = 16;
 inline constexpr int kMxBlock = 32;
+// Units of a row that a thread of MXFP4 has, of 16-bit numbers: their codes fill eight bytes.
+inline constexpr int kMxfp4Units = 2;
 inline constexpr int kScaleTileRows = 128;  // of the "tiled" layout
 inline constexpr int kScaleTileBlocks = 4;
 

@@ -1,4 +1,5 @@
-// Codes of four bits: units, and the blocks of NVFP4.
+// Codes of four bits: units, and the blocks of MXFP4 and NVFP4. Nearly all blocks have no NaN and
+// no number that leaves the format by much; the others take the long way.
 #pragma once
 
 #include "common/quantize.cuh"
@@ -9,13 +10,89 @@ __device__ __forceinline__ unsigned long long join(uint32_t low, uint32_t high) 
   return static_cast<unsigned long long>(high) << 32 | low;
 }
 
-template <typename T>
+// The eight codes of x * factor, in float32. kUpTo8: no product is larger than 8, and none is NaN.
+template <bool kUpTo8, typename T>
 __device__ __forceinline__ uint32_t encode_e2m1(const Unit<T>& unit, float factor) {
-  float x[kUnit];
-  unit.widen(x);
+  float v[kUnit];
+  unit.widen(v);
+  uint32_t codes[kUnit / 2], signs[kUnit / 2];
 #pragma unroll
-  for (int i = 0; i < kUnit; ++i) x[i] = __fmul_rn(x[i], factor);
-  return E2M1::encode8(x);
+  for (int i = 0; i < kUnit; ++i) v[i] = __fmul_rn(v[i], factor);
+#pragma unroll
+  for (int i = 0; i < kUnit / 2; ++i) {
+    codes[i] = __byte_perm(E2M1::magnitude<kUpTo8>(v[2 * i]), E2M1::magnitude<kUpTo8>(v[2 * i + 1]),
+                           0x5410);
+    signs[i] = unit.tops(i);
+  }
+  uint32_t word = E2M1::pack8(codes, signs);
+  if constexpr (!kUpTo8) {
+#pragma unroll
+    for (int i = 0; i < kUnit; ++i) {
+      if (v[i] != v[i]) word &= ~(15u << (4 * i));
+    }
+  }
+  return word;
+}
+
+// The long way is rare: inlined it would cost registers.
+template <typename T>
+__device__ __noinline__ uint32_t encode_e2m1_any(Unit<T> unit, float factor) {
+  return encode_e2m1<false>(unit, factor);
+}
+
+// The same for a power of two and 16-bit numbers, two at a time: their products up to 8 are exact,
+// or so small that they do not matter. E2M1::magnitude() says why these lines.
+template <typename T>
+__device__ __forceinline__ uint32_t encode_e2m1_pairs(const Unit<T>& unit, float factor) {
+  constexpr bool kHalf = is_same<T, __half>;
+  constexpr uint32_t kTwo = 0x40004000u, kOne = kHalf ? 0x3c003c00u : 0x3f803f80u;
+  constexpr uint32_t kRounder = kHalf ? 0x64006400u : 0x43004300u;  // 2^10, 2^7
+  constexpr uint32_t kSlope = kHalf ? 0x34cc34ccu : 0x3e993e99u;
+  const uint32_t factors = narrow_pair<T>(factor, factor);
+  uint32_t codes[kUnit / 2];
+#pragma unroll
+  for (int i = 0; i < kUnit / 2; ++i) {
+    const uint32_t v = fma_pair<T>(unit.words[i] & 0x7fff7fffu, factors, 0u);
+    codes[i] = smaller_pair<T>(smaller_pair<T>(fma_pair<T>(v, kTwo, kRounder),
+                                               fma_pair<T>(v, kOne, kRounder + 0x00020002u)),
+                               fma_pair<T>(v, kSlope, kRounder + 0x00050005u));
+  }
+  return E2M1::pack8(codes, unit.words);
+}
+
+// Rows of MXFP4 with the amax and the scales of their blocks. All go the long way if one has to.
+template <typename T, int kRows, int kUnits>
+__device__ __forceinline__ void encode_mxfp4(const Unit<T> (&units)[kRows][kUnits],
+                                             const float (&amax)[kRows],
+                                             const BlockScale (&scales)[kRows],
+                                             uint32_t (&codes)[kRows][2]) {
+  // Float16 has no factor above 2^15, which blocks below 2^-13 need.
+  constexpr float kLargestFactor = 32768.0f;
+  bool is_ordinary = true;
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    is_ordinary &= amax[i] <= kLargestFloat;
+    is_ordinary &= !is_same<T, __half> || scales[i].factor <= kLargestFactor;
+    is_ordinary &= !Unit<T>::has_nan(units[i]);
+  }
+  if (is_ordinary) {
+#pragma unroll
+    for (int i = 0; i < kRows * kUnits; ++i) {
+      const Unit<T>& unit = units[i / kUnits][i % kUnits];
+      const float factor = scales[i / kUnits].factor;
+      if constexpr (Unit<T>::kPairs) {
+        codes[i / kUnits][i % kUnits] = encode_e2m1_pairs(unit, factor);
+      } else {
+        codes[i / kUnits][i % kUnits] = encode_e2m1<true>(unit, factor);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kRows * kUnits; ++i) {
+      codes[i / kUnits][i % kUnits] =
+          encode_e2m1_any(units[i / kUnits][i % kUnits], scales[i / kUnits].factor);
+    }
+  }
 }
 
 // A block of 16 with its scale.
@@ -24,13 +101,26 @@ struct Nvfp4Block {
   unsigned char scale;
 };
 template <typename T>
+__device__ __noinline__ Nvfp4Block encode_nvfp4_any(Unit<T> first, Unit<T> second,
+                                                    float global_scale) {
+  const float amax = fminf(fmaxf(first.amax(), second.amax()), kLargestFloat);
+  const BlockScale scale = nvfp4_block_scale<false>(amax, global_scale);
+  if (scale.factor == 0.0f) return {0, static_cast<unsigned char>(scale.code)};
+  return {join(encode_e2m1<false>(first, scale.factor), encode_e2m1<false>(second, scale.factor)),
+          static_cast<unsigned char>(scale.code)};
+}
+template <typename T>
 __device__ __forceinline__ Nvfp4Block encode_nvfp4(const Unit<T> (&units)[2], float global_scale) {
-  const float amax = fmaxf(units[0].amax(), units[1].amax());
-  const BlockScale scale = nvfp4_block_scale(amax, global_scale);
-  uint32_t low = encode_e2m1(units[0], scale.factor);
-  uint32_t high = encode_e2m1(units[1], scale.factor);
-  if (scale.factor == 0.0f) low = high = 0;
-  return {join(low, high), static_cast<unsigned char>(scale.code)};
+  const float amax = Unit<T>::template amax<true>(units);
+  const BlockScale scale = nvfp4_block_scale<true>(amax, global_scale);
+  // Not with NaN either.
+  if (has_plain_divisions(amax, global_scale) & __fmul_rn(amax, scale.factor) <= 8.0f) {
+    uint32_t low = encode_e2m1<true>(units[0], scale.factor);
+    uint32_t high = encode_e2m1<true>(units[1], scale.factor);
+    if (scale.factor == 0.0f) low = high = 0;
+    return {join(low, high), static_cast<unsigned char>(scale.code)};
+  }
+  return encode_nvfp4_any(units[0], units[1], global_scale);
 }
 
 }  // namespace ac4k

@@ -21,43 +21,58 @@ __device__ __forceinline__ void store_word(unsigned long long word, unsigned cha
     for (int i = 0; i < kBytes; ++i) to[i] = static_cast<unsigned char>(word >> (8 * i));
   }
 }
-// Block and grid: tiles (quantize.cuh); four neighbouring lanes hold a block of 32. No shared
-// memory. Roofline: HBM.
+// Block and grid: tiles (quantize.cuh) of what a thread holds of a row, one or two units; two or
+// four neighbouring lanes hold a block of 32. No shared memory. Roofline: HBM.
 template <typename T, typename Format, bool kAligned>
 __device__ __forceinline__ void quantize_mx(const BlockQuantizeParams& params) {
-  constexpr int kLanes = kMxBlock / kUnit;
-  const TilePlace place = tile_place(params.column_tiles);
-  const int64_t N = params.num_columns;
-  const bool inside = place.column < N;
+  constexpr int kUnits = is_same<Format, E2M1> && Unit<T>::kPairs ? kMxfp4Units : 1;
+  constexpr int kLanes = kMxBlock / (kUnits * kUnit);
+  const TilePlace place = tile_place<kUnits>(params.column_tiles);
+  const bool inside = place.column < params.num_columns;
+  bool is_there[kTileRows];
   wait_for_previous_kernels();
-  Unit<T> units[kTileRows];
+  Unit<T> units[kTileRows][kUnits];
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i) {
     const int64_t row = place.first_row + i * blockDim.y;
-    units[i] = Unit<T>::zero();
-    if (inside && row < params.num_rows) {
-      const T* x = row_of_x<T>(params, row);
-      units[i] = load_whole_unit<kAligned>(x + place.column);
+    is_there[i] = inside && row < params.num_rows;
+#pragma unroll
+    for (int u = 0; u < kUnits; ++u) units[i][u] = Unit<T>::zero();
+    if (is_there[i]) {
+      const T* x = row_of_x<T>(params, row) + place.column;
+#pragma unroll
+      for (int u = 0; u < kUnits; ++u) units[i][u] = load_whole_unit<kAligned>(x + u * kUnit);
     }
   }
   allow_next_kernel();
+  float amax[kTileRows];
+  BlockScale scales[kTileRows];
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i) {
-    const int64_t row = place.first_row + i * blockDim.y;
-    Extent<E4M3> extent{units[i].amax()};
-    const BlockScale scale = mx_block_scale<Format>(lanes_extent<kLanes>(extent).high);
-    if (!inside || row >= params.num_rows) continue;
-    unsigned char* codes = static_cast<unsigned char*>(params.codes);
-    const int64_t index = row * N + place.column;
-    if constexpr (is_same<Format, E2M1>) {
-      store_word<kAligned, 4>(encode_e2m1(units[i], scale.factor), codes + index / 2);
-    } else {
-      const uint2 words = encode_unit<Format>(units[i], scale.factor);
-      store_word<kAligned, 8>(join(words.x, words.y), codes + index);
+    amax[i] = lanes_extent<kLanes>(Extent<E4M3>{Unit<T>::amax(units[i])}).high;
+    scales[i] = mx_block_scale<Format>(amax[i]);
+  }
+  uint32_t codes[kTileRows][2] = {};
+  if constexpr (is_same<Format, E2M1>) {
+    encode_mxfp4(units, amax, scales, codes);
+  } else {
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i) {
+      const uint2 eight = encode_unit<Format>(units[i][0], scales[i].factor);
+      codes[i][0] = eight.x, codes[i][1] = eight.y;
     }
+  }
+  const uint64_t first = place.first_row * params.num_columns + place.column;
+#pragma unroll
+  for (int i = 0; i < kTileRows; ++i) {
+    if (!is_there[i]) continue;
+    const uint64_t index = first + i * blockDim.y * params.num_columns;
+    constexpr int kCodes = is_same<Format, E2M1> ? 2 : 1;  // in a byte
+    store_word<kAligned, kUnits * kUnit / kCodes>(
+        join(codes[i][0], codes[i][1]), static_cast<unsigned char*>(params.codes) + index / kCodes);
     if (threadIdx.x % kLanes == 0) {
       static_cast<unsigned char*>(params.scales)[index / kMxBlock] =
-          static_cast<unsigned char>(scale.code);
+          static_cast<unsigned char>(scales[i].code);
     }
   }
 }
