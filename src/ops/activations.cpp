@@ -11,7 +11,7 @@ constexpr const char* kModule = "common/activations";
 constexpr int kX = 0, kApproximate = 1;
 
 struct GatedKernels {
-  cuda::Kernel vectors[3], strided[3];
+  cuda::Kernel vectors[3], half[3], strided[3];
 };
 
 Status launch_gated(GatedKernels& kernels, const Call& call) {
@@ -23,7 +23,7 @@ Status launch_gated(GatedKernels& kernels, const Call& call) {
   SimpleRows rows;
   if (as_simple_rows(x, &rows) && all_aligned(x, out) && D * size % kVectorBytes == 0 &&
       rows.stride * size % kVectorBytes == 0) {
-    return launch_rows(kernels.vectors[type], call,
+    return launch_rows(kernels.vectors[type], kernels.half[type], call,
                        {data_of(out), data_of(x), rows.count, rows.stride, D, {}});
   }
   const auto strides = strides_of(x);
@@ -41,6 +41,9 @@ Status silu_cuda(const Call& call) {
   static constinit GatedKernels kernels{{{kModule, "silu_and_mul_f32"},
                                          {kModule, "silu_and_mul_f16"},
                                          {kModule, "silu_and_mul_bf16"}},
+                                        {{kModule, "silu_and_mul_half_f32"},
+                                         {kModule, "silu_and_mul_half_f16"},
+                                         {kModule, "silu_and_mul_half_bf16"}},
                                         {{kModule, "silu_and_mul_strided_f32"},
                                          {kModule, "silu_and_mul_strided_f16"},
                                          {kModule, "silu_and_mul_strided_bf16"}}};
@@ -55,12 +58,18 @@ Status gelu_cuda(const Call& call) {
   static constinit GatedKernels exact{{{kModule, "gelu_exact_and_mul_f32"},
                                        {kModule, "gelu_exact_and_mul_f16"},
                                        {kModule, "gelu_exact_and_mul_bf16"}},
+                                      {{kModule, "gelu_exact_and_mul_half_f32"},
+                                       {kModule, "gelu_exact_and_mul_half_f16"},
+                                       {kModule, "gelu_exact_and_mul_half_bf16"}},
                                       {{kModule, "gelu_exact_and_mul_strided_f32"},
                                        {kModule, "gelu_exact_and_mul_strided_f16"},
                                        {kModule, "gelu_exact_and_mul_strided_bf16"}}};
   static constinit GatedKernels tanh{{{kModule, "gelu_tanh_and_mul_f32"},
                                       {kModule, "gelu_tanh_and_mul_f16"},
                                       {kModule, "gelu_tanh_and_mul_bf16"}},
+                                     {{kModule, "gelu_tanh_and_mul_half_f32"},
+                                      {kModule, "gelu_tanh_and_mul_half_f16"},
+                                      {kModule, "gelu_tanh_and_mul_half_bf16"}},
                                      {{kModule, "gelu_tanh_and_mul_strided_f32"},
                                       {kModule, "gelu_tanh_and_mul_strided_f16"},
                                       {kModule, "gelu_tanh_and_mul_strided_bf16"}}};
@@ -73,6 +82,8 @@ Status relu2_cpu(const Call& call) {
 Status relu2_cuda(const Call& call) {
   static constinit cuda::Kernel vectors[] = {
       {kModule, "relu2_f32"}, {kModule, "relu2_f16"}, {kModule, "relu2_bf16"}};
+  static constinit cuda::Kernel half[] = {
+      {kModule, "relu2_half_f32"}, {kModule, "relu2_half_f16"}, {kModule, "relu2_half_bf16"}};
   static constinit cuda::Kernel strided[] = {{kModule, "relu2_strided_f32"},
                                              {kModule, "relu2_strided_f16"},
                                              {kModule, "relu2_strided_bf16"}};
@@ -83,11 +94,11 @@ Status relu2_cuda(const Call& call) {
   if (all_aligned(x, out)) {
     if (as_simple_rows(x, &rows) && N * size % kVectorBytes == 0 &&
         rows.stride * size % kVectorBytes == 0) {
-      return launch_rows(vectors[type], call,
+      return launch_rows(vectors[type], half[type], call,
                          {data_of(out), data_of(x), rows.count, rows.stride, N, {}});
     }
     if (is_contiguous(x)) {
-      return launch_rows(vectors[type], call,
+      return launch_rows(vectors[type], half[type], call,
                          {data_of(out), data_of(x), 1, 0, num_elements(x), {}});
     }
   }

@@ -49,8 +49,11 @@ struct BlockOfRows {
         column_tiles(ceil_div(vectors_per_row, width)) {}
 };
 
-// One launch of a kernel of common/activations.cu, a vector a thread.
-inline Status launch_rows(cuda::Kernel& kernel, const Call& call, ActivationParams params) {
+// One launch of a kernel of common/activations.cu, a vector or half of one a thread.
+inline Status launch_rows(cuda::Kernel& kernel, cuda::Kernel& half, const Call& call,
+                          ActivationParams params) {
+  const HalfVectorGrid grid(params.num_columns * size_of(call.type()), params.num_rows);
+  if (grid.is_small()) return launch_half_vectors(half, call, grid, params);
   const int64_t vector_elements = kVectorBytes / size_of(call.type());
   const BlockOfRows block(ceil_div(params.num_columns, vector_elements), params.num_rows,
                           kActivationThreads);

@@ -20,6 +20,10 @@ Status run_cuda(const Call& call) {
                                              {kModule, "mul_add_f64"},
                                              {kModule, "mul_add_f16"},
                                              {kModule, "mul_add_bf16"}};
+  static constinit cuda::Kernel half[] = {{kModule, "mul_add_half_f32"},
+                                          {kModule, "mul_add_half_f64"},
+                                          {kModule, "mul_add_half_f16"},
+                                          {kModule, "mul_add_half_bf16"}};
   static constinit cuda::Kernel strided[] = {{kModule, "mul_add_strided_f32"},
                                              {kModule, "mul_add_strided_f64"},
                                              {kModule, "mul_add_strided_f16"},
@@ -30,6 +34,8 @@ Status run_cuda(const Call& call) {
   const int64_t num_elements = ac4k::num_elements(out);
   if (is_contiguous(a) && is_contiguous(b) && is_contiguous(c) && all_aligned(a, b, c, out)) {
     const MulAddParams params{data_of(out), data_of(a), data_of(b), data_of(c), num_elements};
+    const HalfVectorGrid grid(num_elements * size_of(call.type()), 1);
+    if (grid.is_small()) return launch_half_vectors(half[type], call, grid, params);
     const int64_t tile = kMulAddThreads * (kVectorBytes / size_of(call.type()));
     return launch_1d(vectors[type], call, ceil_div(num_elements, tile), kMulAddThreads, params);
   }

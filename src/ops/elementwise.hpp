@@ -9,6 +9,7 @@
 #include "core/strided.hpp"
 #include "cpu/kernels.hpp"
 #include "cuda/common/fast_divisor.h"
+#include "cuda/common/half_vectors.h"
 #include "cuda/common/strided.h"
 #include "cuda/driver/launch.hpp"
 
@@ -65,6 +66,31 @@ Status launch_1d(cuda::Kernel& kernel, const Call& call, int64_t blocks, int thr
                  const Params& params, bool dependent = cuda::dependent_launch()) {
   return launch_1d(kernel, call, blocks, cuda::Dim3{static_cast<uint32_t>(threads), 1, 1}, params,
                    dependent);
+}
+
+// The grid of a kernel that takes half vectors (cuda/common/half_vectors.h).
+struct HalfVectorGrid {
+  int64_t column_tiles, rows, batches;
+
+  HalfVectorGrid(int64_t row_bytes, int64_t num_rows, int64_t num_batches = 1)
+      : column_tiles(ceil_div(row_bytes, kHalfVectorBytes * kHalfVectorThreads)),
+        rows(num_rows),
+        batches(num_batches) {}
+
+  bool is_small() const {
+    return column_tiles <= kHalfVectorBlocks && rows <= kHalfVectorBlocks &&
+           batches <= kHalfVectorBlocks && column_tiles * rows * batches <= kHalfVectorBlocks;
+  }
+};
+template <typename Params>
+Status launch_half_vectors(cuda::Kernel& kernel, const Call& call, const HalfVectorGrid& grid,
+                           const Params& params) {
+  const cuda::LaunchConfig config{
+      .grid = {static_cast<uint32_t>(grid.column_tiles), static_cast<uint32_t>(grid.rows),
+               static_cast<uint32_t>(grid.batches)},
+      .block = {kHalfVectorThreads, 1, 1},
+      .dependent = cuda::dependent_launch()};
+  return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
 }
 
 template <int kOperands>

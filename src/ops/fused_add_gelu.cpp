@@ -59,6 +59,14 @@ Status run_cuda(const Call& call) {
                                                   {kModule, "add_gelu_tanh_f64"},
                                                   {kModule, "add_gelu_tanh_f16"},
                                                   {kModule, "add_gelu_tanh_bf16"}}};
+  static constinit cuda::Kernel half[2][4] = {{{kModule, "add_gelu_half_exact_f32"},
+                                               {kModule, "add_gelu_half_exact_f64"},
+                                               {kModule, "add_gelu_half_exact_f16"},
+                                               {kModule, "add_gelu_half_exact_bf16"}},
+                                              {{kModule, "add_gelu_half_tanh_f32"},
+                                               {kModule, "add_gelu_half_tanh_f64"},
+                                               {kModule, "add_gelu_half_tanh_f16"},
+                                               {kModule, "add_gelu_half_tanh_bf16"}}};
   static constinit cuda::Kernel strided[2][4] = {{{kModule, "add_gelu_strided_exact_f32"},
                                                   {kModule, "add_gelu_strided_exact_f64"},
                                                   {kModule, "add_gelu_strided_exact_f16"},
@@ -75,8 +83,11 @@ Status run_cuda(const Call& call) {
   int64_t num_rows = 0, row_stride = 0;
   if (as_rows(x, N, &num_rows, &row_stride) && is_contiguous(bias) && all_aligned(x, bias, out) &&
       N * size % kVectorBytes == 0 && row_stride * size % kVectorBytes == 0) {
-    return launch_rows(vectors[variant][type], call,
-                       {data_of(out), data_of(x), data_of(bias), num_rows, row_stride, N, {}});
+    const AddGeluParams params{
+        data_of(out), data_of(x), data_of(bias), num_rows, row_stride, N, {}};
+    const HalfVectorGrid grid(N * size, num_rows);
+    if (grid.is_small()) return launch_half_vectors(half[variant][type], call, grid, params);
+    return launch_rows(vectors[variant][type], call, params);
   }
   std::array<int64_t, AC4K_MAX_DIMS> bias_strides{};
   bias_strides[static_cast<size_t>(x.ndim) - 1] = bias_stride(bias);

@@ -34,6 +34,9 @@ Status run_cuda(const Call& call) {
   static constinit cuda::Kernel vectors[] = {{kModule, "residual_gate_f32"},
                                              {kModule, "residual_gate_f16"},
                                              {kModule, "residual_gate_bf16"}};
+  static constinit cuda::Kernel half[] = {{kModule, "residual_gate_half_f32"},
+                                          {kModule, "residual_gate_half_f16"},
+                                          {kModule, "residual_gate_half_bf16"}};
   static constinit cuda::Kernel strided[] = {{kMulAddModule, "mul_add_strided_f32"},
                                              {kMulAddModule, "mul_add_strided_f16"},
                                              {kMulAddModule, "mul_add_strided_bf16"}};
@@ -58,6 +61,8 @@ Status run_cuda(const Call& call) {
                                     gates.stride,
                                     fast_divisor(static_cast<uint32_t>(block.column_tiles)),
                                     fast_divisor(static_cast<uint32_t>(token_tiles))};
+    const HalfVectorGrid grid(num_columns * size, num_tokens, gates.count);
+    if (grid.is_small()) return launch_half_vectors(half[type], call, grid, params);
     return launch_1d(vectors[type], call, gates.count * token_tiles * block.column_tiles,
                      cuda::Dim3{block.width, block.height, 1}, params);
   }

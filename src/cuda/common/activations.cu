@@ -2,38 +2,43 @@
 #include "common/activations.cuh"
 #include "common/activations.h"
 #include "common/dependent_launch.cuh"
+#include "common/half_vectors.h"
 #include "common/strided.cuh"
 #include "common/types.cuh"
 
 namespace ac4k {
 
 // Where a thread of a block (bx, by) stands: bx threads side by side cover bx vectors of a row, by
-// of them stand over each other. Grid: column tiles * row tiles, columns fastest.
+// of them stand over each other. Grid: column tiles * row tiles, columns fastest; half vectors as
+// common/half_vectors.h has them.
 struct Place {
   int64_t row, column;  // of the first element, in elements
 };
-template <typename T>
+template <typename Vec>
 __device__ __forceinline__ Place place_of(const ActivationParams& params) {
+  if constexpr (sizeof(Vec) == kHalfVectorBytes) {
+    return {blockIdx.y, (blockIdx.x * kHalfVectorThreads + threadIdx.x) * Vec::kSize};
+  }
   const unsigned row_tile = divide(blockIdx.x, params.column_tiles);
   const unsigned column_tile = blockIdx.x - row_tile * params.column_tiles.divisor;
   return {static_cast<int64_t>(row_tile) * blockDim.y + threadIdx.y,
-          (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vector<T>::kSize};
+          (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vec::kSize};
 }
 
 // Block (bx, by), bx * by = 128 or 256, one vector of each half a thread. Rows of x and of out and
 // both halves begin at multiples of 16 bytes. No shared memory. Roofline: HBM, 2 reads to 1 write;
 // two special functions an element fill 40 % of their unit at that speed.
-template <typename T, typename Act>
+template <typename T, typename Act, int kBytes>
 __device__ __forceinline__ void gated_vectors(const ActivationParams& params) {
-  using Vec = Vector<T>;
-  const Place place = place_of<T>(params);
+  using Vec = Vector<T, kBytes>;
+  const Place place = place_of<Vec>(params);
   if (place.column >= params.num_columns || place.row >= params.num_rows) return;
   const T* x = static_cast<const T*>(params.x) + place.row * params.row_stride + place.column;
   T* out = static_cast<T*>(params.out) + place.row * params.num_columns + place.column;
   wait_for_previous_kernels();
+  allow_next_kernel();
   const Vec gate = load(reinterpret_cast<const Vec*>(x));
   const Vec factor = load(reinterpret_cast<const Vec*>(x + params.num_columns));
-  allow_next_kernel();
   Vec result;
 #pragma unroll
   for (int j = 0; j < Vec::kSize; ++j) {
@@ -57,17 +62,17 @@ __device__ __forceinline__ void gated_strided(const GatedStridedParams& params) 
 
 // Block as above, one vector a thread. Rows begin at multiples of 16 bytes; a single row (any
 // contiguous tensor is one) may have an odd end. Roofline: HBM, 1 read to 1 write.
-template <typename T>
+template <typename T, int kBytes>
 __device__ __forceinline__ void relu2_vectors(const ActivationParams& params) {
-  using Vec = Vector<T>;
-  const Place place = place_of<T>(params);
+  using Vec = Vector<T, kBytes>;
+  const Place place = place_of<Vec>(params);
   if (place.column >= params.num_columns || place.row >= params.num_rows) return;
   const T* x = static_cast<const T*>(params.x) + place.row * params.row_stride + place.column;
   T* out = static_cast<T*>(params.out) + place.row * params.num_columns + place.column;
   wait_for_previous_kernels();
+  allow_next_kernel();
   if (place.column + Vec::kSize <= params.num_columns) {
     const Vec vector = load(reinterpret_cast<const Vec*>(x));
-    allow_next_kernel();
     Vec result;
 #pragma unroll
     for (int j = 0; j < Vec::kSize; ++j) {
@@ -75,7 +80,6 @@ __device__ __forceinline__ void relu2_vectors(const ActivationParams& params) {
     }
     store(reinterpret_cast<Vec*>(out), result);
   } else {  // the odd elements at the end
-    allow_next_kernel();
 #pragma unroll 1
     for (int64_t j = 0; j < params.num_columns - place.column; ++j) {
       out[j] = narrow<T>(relu2(widen(x[j])));
@@ -99,7 +103,11 @@ __device__ __forceinline__ void relu2_strided(const UnaryStridedParams& params) 
 #define AC4K_GATED(T, suffix, act, Act)                                                          \
   extern "C" __global__ void __launch_bounds__(ac4k::kActivationThreads) act##_and_mul_##suffix( \
       const __grid_constant__ ac4k::ActivationParams params) {                                   \
-    ac4k::gated_vectors<T, ac4k::Act<T>>(params);                                                \
+    ac4k::gated_vectors<T, ac4k::Act<T>, ac4k::kVectorBytes>(params);                            \
+  }                                                                                              \
+  extern "C" __global__ void __launch_bounds__(ac4k::kHalfVectorThreads)                         \
+  act##_and_mul_half_##suffix(const __grid_constant__ ac4k::ActivationParams params) {           \
+    ac4k::gated_vectors<T, ac4k::Act<T>, ac4k::kHalfVectorBytes>(params);                        \
   }                                                                                              \
   extern "C" __global__ void __launch_bounds__(ac4k::kActivationThreads)                         \
   act##_and_mul_strided_##suffix(const __grid_constant__ ac4k::GatedStridedParams params) {      \
@@ -111,7 +119,11 @@ __device__ __forceinline__ void relu2_strided(const UnaryStridedParams& params) 
   AC4K_GATED(T, suffix, gelu_tanh, GeluTanh)                                                     \
   extern "C" __global__ void __launch_bounds__(ac4k::kActivationThreads) relu2_##suffix(         \
       const __grid_constant__ ac4k::ActivationParams params) {                                   \
-    ac4k::relu2_vectors<T>(params);                                                              \
+    ac4k::relu2_vectors<T, ac4k::kVectorBytes>(params);                                          \
+  }                                                                                              \
+  extern "C" __global__ void __launch_bounds__(ac4k::kHalfVectorThreads) relu2_half_##suffix(    \
+      const __grid_constant__ ac4k::ActivationParams params) {                                   \
+    ac4k::relu2_vectors<T, ac4k::kHalfVectorBytes>(params);                                      \
   }                                                                                              \
   extern "C" __global__ void __launch_bounds__(ac4k::kActivationThreads) relu2_strided_##suffix( \
       const __grid_constant__ ac4k::UnaryStridedParams params) {                                 \

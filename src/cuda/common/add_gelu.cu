@@ -2,6 +2,7 @@
 #include "common/add_gelu.h"
 #include "common/dependent_launch.cuh"
 #include "common/gelu.cuh"
+#include "common/half_vectors.h"
 #include "common/strided.cuh"
 #include "common/types.cuh"
 
@@ -50,6 +51,27 @@ __device__ __forceinline__ void add_gelu_vectors(const AddGeluParams& params) {
   }
 }
 
+// The same for small tensors, one row a thread (common/half_vectors.h).
+template <typename T, bool kTanh>
+__device__ __forceinline__ void add_gelu_half_vectors(const AddGeluParams& params) {
+  using Vec = Vector<T, kHalfVectorBytes>;
+  const unsigned column = (blockIdx.x * kHalfVectorThreads + threadIdx.x) * Vec::kSize;
+  if (column >= params.num_columns) return;
+  const int64_t row = blockIdx.y;
+  const T* x = static_cast<const T*>(params.x) + row * params.row_stride + column;
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  const Vec vector = load(reinterpret_cast<const Vec*>(x));
+  const Vec bias = load(reinterpret_cast<const Vec*>(static_cast<const T*>(params.bias) + column));
+  Vec result;
+#pragma unroll
+  for (int j = 0; j < Vec::kSize; ++j) {
+    result.values[j] = narrow<T>(gelu<T, kTanh>(widen(vector.values[j]) + widen(bias.values[j])));
+  }
+  T* out = static_cast<T*>(params.out) + row * params.num_columns + column;
+  store(reinterpret_cast<Vec*>(out), result);
+}
+
 // Grid: ceil(elements / threads). Any strides, any alignment.
 template <typename T, bool kTanh>
 __device__ __forceinline__ void add_gelu_strided(const AddGeluStridedParams& params) {
@@ -69,6 +91,10 @@ __device__ __forceinline__ void add_gelu_strided(const AddGeluStridedParams& par
   extern "C" __global__ void __launch_bounds__(ac4k::kAddGeluThreads, sizeof(T) == 8 ? 8 : 12) \
   add_gelu_##variant##_##suffix(const __grid_constant__ ac4k::AddGeluParams params) {          \
     ac4k::add_gelu_vectors<T, is_tanh>(params);                                                \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(ac4k::kHalfVectorThreads)                       \
+  add_gelu_half_##variant##_##suffix(const __grid_constant__ ac4k::AddGeluParams params) {     \
+    ac4k::add_gelu_half_vectors<T, is_tanh>(params);                                           \
   }                                                                                            \
   extern "C" __global__ void __launch_bounds__(ac4k::kAddGeluThreads)                          \
   add_gelu_strided_##variant##_##suffix(const                                                  \

@@ -52,10 +52,10 @@ __device__ __forceinline__ void store_copies(const KvCacheParams& params) {
   const KvPlace place = kv_place(params);
   if (!place.inside) return;
   wait_for_previous_kernels();
+  allow_next_kernel();
   const int64_t slot = slot_of(params, place.token);
   const Word key = *token_word<Word>(params.parts[0], place);
   const Word value = *token_word<Word>(params.parts[1], place);
-  allow_next_kernel();
   if (!is_slot(params, slot)) return;
   *cache_word<Word>(params, params.parts[0], place, slot) = key;
   *cache_word<Word>(params, params.parts[1], place, slot) = value;
@@ -66,13 +66,13 @@ __device__ __forceinline__ void gather_copies(const KvCacheParams& params) {
   const KvPlace place = kv_place(params);
   if (!place.inside) return;
   wait_for_previous_kernels();
+  allow_next_kernel();
   const int64_t slot = slot_of(params, place.token);
   Word key{}, value{};
   if (is_slot(params, slot)) {
     key = *cache_word<Word>(params, params.parts[0], place, slot);
     value = *cache_word<Word>(params, params.parts[1], place, slot);
   }
-  allow_next_kernel();
   *token_word<Word>(params.parts[0], place) = key;
   *token_word<Word>(params.parts[1], place) = value;
 }
@@ -84,11 +84,11 @@ __device__ __forceinline__ void store_codes(const KvCacheParams& params) {
   const KvPlace place = kv_place(params);
   if (!place.inside) return;
   wait_for_previous_kernels();
+  allow_next_kernel();
   const auto x = Unit<T>::load(static_cast<const T*>(part.tokens) + token_offset(part, place) +
                                place.unit * kKvCacheUnit);
   const int64_t slot = slot_of(params, place.token);
   const float inverse = inverse_of(scale_at(part, place.head));
-  allow_next_kernel();
   if (!is_slot(params, slot)) return;
   unsigned char* codes =
       static_cast<unsigned char*>(part.cache) + cache_offset(params, part, slot, place.head);
@@ -101,6 +101,7 @@ __device__ __forceinline__ void gather_codes(const KvCacheParams& params) {
   const KvPlace place = kv_place(params);
   if (!place.inside) return;
   wait_for_previous_kernels();
+  allow_next_kernel();
   const int64_t slot = slot_of(params, place.token);
   const float scale = scale_at(part, place.head);
   uint2 codes{};
@@ -109,7 +110,6 @@ __device__ __forceinline__ void gather_codes(const KvCacheParams& params) {
                                             cache_offset(params, part, slot, place.head) +
                                             place.unit * kKvCacheUnit);
   }
-  allow_next_kernel();
   float low[4], high[4], values[kUnit];
   Format::decode4(codes.x, low);
   Format::decode4(codes.y, high);

@@ -1,5 +1,6 @@
 // out = a * b + c, one rounding.
 #include "common/dependent_launch.cuh"
+#include "common/half_vectors.h"
 #include "common/mul_add.h"
 #include "common/strided.cuh"
 #include "common/types.cuh"
@@ -12,11 +13,12 @@ __device__ __forceinline__ T mul_add(T a, T b, T c) {
 }
 
 // Grid: ceil(elements / (threads * elements of a vector)), one vector of each operand a thread:
-// more of them were slower at every size. Pointers are aligned to 16 bytes. No shared memory.
-// Roofline: HBM, 3 reads to 1 write; H200: 99 % of stream_bytes from 67 MB to 2.1 GB.
-template <typename T>
+// more of them were slower at every size, half of one is better for small tensors. Pointers are
+// aligned to 16 bytes. No shared memory. Roofline: HBM, 3 reads to 1 write; H200: 99 % of
+// stream_bytes from 67 MB to 2.1 GB.
+template <typename T, int kBytes>
 __device__ __forceinline__ void mul_add_vectors(const MulAddParams& params) {
-  using Vec = Vector<T>;
+  using Vec = Vector<T, kBytes>;
   const int64_t index = static_cast<int64_t>(blockIdx.x) * kMulAddThreads + threadIdx.x;
   const int64_t first = index * Vec::kSize;
   wait_for_previous_kernels();
@@ -59,7 +61,11 @@ __device__ __forceinline__ void mul_add_strided(const MulAddStridedParams& param
 #define AC4K_MUL_ADD(T, suffix)                                                                \
   extern "C" __global__ void __launch_bounds__(ac4k::kMulAddThreads) mul_add_##suffix(         \
       const __grid_constant__ ac4k::MulAddParams params) {                                     \
-    ac4k::mul_add_vectors<T>(params);                                                          \
+    ac4k::mul_add_vectors<T, ac4k::kVectorBytes>(params);                                      \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(ac4k::kMulAddThreads) mul_add_half_##suffix(    \
+      const __grid_constant__ ac4k::MulAddParams params) {                                     \
+    ac4k::mul_add_vectors<T, ac4k::kHalfVectorBytes>(params);                                  \
   }                                                                                            \
   extern "C" __global__ void __launch_bounds__(ac4k::kMulAddThreads) mul_add_strided_##suffix( \
       const __grid_constant__ ac4k::MulAddStridedParams params) {                              \

@@ -62,16 +62,30 @@ struct alignas(kBytes) Vector {
   T values[kSize];
 };
 
-// One 16-byte access each, which plain assignments of a struct would not always be. Cache hints
-// were measured and left out: evict-first loads cost up to 10 % on buffers past L2.
-template <typename T>
-__device__ __forceinline__ Vector<T> load(const Vector<T>* address) {
-  const uint4 bits = __ldca(reinterpret_cast<const uint4*>(address));
-  return *reinterpret_cast<const Vector<T>*>(&bits);
+// The words of a vector of 16 or 8 bytes.
+template <int kBytes>
+struct VectorWords {
+  using type = uint4;
+};
+template <>
+struct VectorWords<8> {
+  using type = uint2;
+};
+
+// One access each, which plain assignments of a struct would not always be. Cache hints were
+// measured and left out: evict-first loads cost up to 10 % on buffers past L2.
+template <typename T, int kBytes>
+__device__ __forceinline__ Vector<T, kBytes> load(const Vector<T, kBytes>* address) {
+  using Words = typename VectorWords<kBytes>::type;
+  static_assert(sizeof(Words) == kBytes);
+  const Words words = __ldca(reinterpret_cast<const Words*>(address));
+  return *reinterpret_cast<const Vector<T, kBytes>*>(&words);
 }
-template <typename T>
-__device__ __forceinline__ void store(Vector<T>* address, const Vector<T>& vector) {
-  __stwb(reinterpret_cast<uint4*>(address), *reinterpret_cast<const uint4*>(&vector));
+template <typename T, int kBytes>
+__device__ __forceinline__ void store(Vector<T, kBytes>* address, const Vector<T, kBytes>& vector) {
+  using Words = typename VectorWords<kBytes>::type;
+  static_assert(sizeof(Words) == kBytes);
+  __stwb(reinterpret_cast<Words*>(address), *reinterpret_cast<const Words*>(&vector));
 }
 
 // All values of a vector at once. 16-bit ones are taken in pairs, as 32-bit words: the compiler
