@@ -70,10 +70,6 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
 
   wait_for_previous_kernels();
   allow_next_kernel();
-  int64_t cache_slot = -1;
-  if (!is_query && token < params.cache.num_tokens) cache_slot = slot_of(params.cache, token);
-  if (!is_query && !is_slot(params.cache, cache_slot)) return;
-  const int64_t place = is_query ? 0 : cache_offset(params.cache, cache, cache_slot, 0);
   for (int index = threadIdx.x; index < heads.num_slots; index += blockDim.x) {
     const Slot slot(index, TablePositions::rotary_pairs(params.rope), heads.head_dim);
     typename Slot::Values values[kHeads];
@@ -81,9 +77,21 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
     for (int i = 0; i < kHeads; ++i) {
       if (part.has(i)) values[i] = slot.load(part.in + i * part.in_step);
     }
-    if (slot.pair >= 0 && !is_value) {
+    const bool rotated = slot.pair >= 0 && !is_value;
+    Angles<float, kPairs> angles;
+    if (rotated) {
       const auto position = TablePositions::place_of(params.rope, token);
-      const auto angles = TablePositions::load<kPairs, kVector>(params.rope, position, slot.pair);
+      angles = TablePositions::load<kPairs, kVector>(params.rope, position, slot.pair);
+    }
+    // Only now: whether there is a slot need not be known before everything else is on its way.
+    int64_t place = 0;
+    if (!is_query) {
+      if (token >= params.cache.num_tokens) return;
+      const int64_t cache_slot = slot_of(params.cache, token);
+      if (!is_slot(params.cache, cache_slot)) return;
+      place = cache_offset(params.cache, cache, cache_slot, 0);
+    }
+    if (rotated) {
 #pragma unroll
       for (int i = 0; i < kHeads; ++i) Slot::rotate_all(values[i], angles);
     }
