@@ -55,6 +55,10 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
   const Index item = static_cast<Index>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (item >= heads.num_items) return;
   const Index token = quotient(item, heads.num_groups);
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  // First of all: a position has to be there before its row of the table can be asked for.
+  const auto position = TablePositions::place_of(params.rope, token);
   int group = static_cast<int>(item - token * heads.num_groups.divisor);
   const int key_groups = heads.tensors[1].num_groups;
   const bool is_value = group >= heads.tensors[0].num_groups + key_groups;
@@ -68,8 +72,8 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
   }
   const KvCachePart& cache = params.cache.parts[is_value];
 
-  wait_for_previous_kernels();
-  allow_next_kernel();
+  int64_t cache_slot = -1;
+  if (!is_query && token < params.cache.num_tokens) cache_slot = slot_of(params.cache, token);
   for (int index = threadIdx.x; index < heads.num_slots; index += blockDim.x) {
     const Slot slot(index, TablePositions::rotary_pairs(params.rope), heads.head_dim);
     typename Slot::Values values[kHeads];
@@ -80,14 +84,11 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
     const bool rotated = slot.pair >= 0 && !is_value;
     Angles<float, kPairs> angles;
     if (rotated) {
-      const auto position = TablePositions::place_of(params.rope, token);
       angles = TablePositions::load<kPairs, kVector>(params.rope, position, slot.pair);
     }
     // Only now: whether there is a slot need not be known before everything else is on its way.
     int64_t place = 0;
     if (!is_query) {
-      if (token >= params.cache.num_tokens) return;
-      const int64_t cache_slot = slot_of(params.cache, token);
       if (!is_slot(params.cache, cache_slot)) return;
       place = cache_offset(params.cache, cache, cache_slot, 0);
     }
