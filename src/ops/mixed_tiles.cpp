@@ -77,7 +77,7 @@ void for_each_tile(const MixedShape& shape, const Visit& visit) {
   const int64_t most_splits = std::clamp<int64_t>(
       shape.k_blocks * shape.sub_blocks * kSubBlockK / kFewStageColumns, 1, kMaxSplits);
   const auto offer = [&](const MixedTile& tile) {
-    if (shared_bytes(tile, shape) <= shape.shared_per_block) visit(tile);
+    if (shared_bytes(tile, shape) + shape.table_bytes <= shape.shared_per_block) visit(tile);
   };
   for (int i = 0; i < static_cast<int>(std::size(kFewTiles)) && shape.whole_columns; ++i) {
     // More tokens than a tile has would read the weights again.
@@ -127,17 +127,17 @@ int few_stages(const MixedTile& tile, const MixedShape& shape) {
   constexpr int kWeightBytes = 90 * 1024;
   constexpr int kReserved = 1024;  // of each block, by the system
   const int blocks = kFewTiles[tile.index].blocks_on_sm;
-  const int room = (shape.shared_per_block + kReserved) / blocks - kReserved;
+  const int room = (shape.shared_per_block + kReserved) / blocks - kReserved - shape.table_bytes;
   const int fit = (room - few_once_bytes(tile)) / few_stage_bytes(tile, shape);
   const int wanted = kWeightBytes / few_weight_bytes(tile, shape) + kFewGroups / 2;
   return std::max(std::min({fit, wanted, kFewMaxStages}) / kFewGroups, 1) * kFewGroups;
 }
 int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape) {
-  const auto bytes = static_cast<int>(shape.block_bytes);
   if (tile.few) {
     return few_once_bytes(tile) + few_stages(tile, shape) * few_stage_bytes(tile, shape);
   }
-  return many_tokens_shared(kManyTiles[tile.index], bytes, shape.sub_blocks);
+  return many_tokens_shared(kManyTiles[tile.index], {static_cast<int>(shape.block_bytes),
+                                                     shape.sub_blocks, shape.table_bytes});
 }
 
 std::string name_of(const MixedTile& tile) {

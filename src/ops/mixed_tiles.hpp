@@ -23,6 +23,7 @@ struct MixedShape {
   int64_t k_blocks;      // packed ones along K
   int sub_blocks;        // of 64 columns in one of them
   int64_t block_bytes;   // of one of them
+  int table_bytes;       // of shared memory, for a table that codes are places in
   bool whole_columns;    // K is a multiple of 64: what kernels for few tokens want
   int shared_per_block;  // of the GPU
 

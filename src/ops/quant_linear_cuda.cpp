@@ -57,6 +57,9 @@ Status device_of(const std::string& op, int device_id, const cuda::DevicePropert
   return fail(AC4K_UNSUPPORTED, op, ": expected a GPU of sm90a, got ", (*device)->arch);
 }
 
+int table_bytes_of(WeightFormat format) {
+  return format == WeightFormat::iq4_nl || format == WeightFormat::iq4_xs ? kCodeTableBytes : 0;
+}
 MixedShape shape_of(WeightFormat format, int64_t tokens, int64_t N, int64_t K,
                     const cuda::DeviceProperties& device) {
   const WeightBlock& block = block_of(format);
@@ -65,6 +68,7 @@ MixedShape shape_of(WeightFormat format, int64_t tokens, int64_t N, int64_t K,
           .k_blocks = packed_blocks(block, K),
           .sub_blocks = block.packed_columns / kSubBlockK,
           .block_bytes = packed_block_bytes(block),
+          .table_bytes = table_bytes_of(format),
           .whole_columns = K % kSubBlockK == 0,
           .shared_per_block = device.shared_per_block};
 }
@@ -175,7 +179,7 @@ class Launcher {
     };
     int64_t chosen = 0;
     for (int64_t splits = 1; splits <= kMaxSplits; splits *= 2) {
-      if (shared(splits) > device_.shared_per_block) continue;
+      if (shared(splits) + shape_.table_bytes > device_.shared_per_block) continue;
       if (chosen != 0 && ceil_div(shape_.k_blocks * columns, splits) < kFewStageColumns) break;
       chosen = splits;
       if (row_tiles * token_tiles * splits * 10 >= device_.sm_count * 9) break;

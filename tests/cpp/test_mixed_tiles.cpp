@@ -21,6 +21,7 @@ MixedShape shape_of(WeightFormat format, int64_t tokens, int64_t N, int64_t K) {
           .k_blocks = packed_blocks(block, K),
           .sub_blocks = block.packed_columns / kPackedColumns,
           .block_bytes = packed_block_bytes(block),
+          .table_bytes = 0,
           .whole_columns = K % kPackedColumns == 0,
           .shared_per_block = 232448};
 }

@@ -41,6 +41,15 @@ struct MixedParams {
 inline constexpr int kTileRows = 64;  // of packed weights
 inline constexpr int kSubBlockK = 64;
 
+// Packed weights of a row tile: a block, and the table in shared memory that its codes are places
+// in, if they are: pairs of codes, 32 times.
+struct PackedBlock {
+  int bytes;
+  int sub_blocks;
+  int table_bytes;
+};
+inline constexpr int kCodeTableBytes = 256 * 32 * 4;
+
 // Few tokens: groups of four warps take turns at the stages of a ring, one warp fills it with
 // weights and one with tokens. A block has one row tile of weights or, so that tokens are read half
 // as often, two.
@@ -114,44 +123,42 @@ AC4K_ON_BOTH_SIDES constexpr int many_x_boxes(const ManyTile& tile) {
 AC4K_ON_BOTH_SIDES constexpr int many_x_bytes(const ManyTile& tile) {
   return many_x_boxes(tile) * tile.tokens * kSubBlockK * 2;
 }
-AC4K_ON_BOTH_SIDES constexpr int many_stage_blocks(int sub_blocks) {
-  return sub_blocks == 1 ? 2 : 1;
+AC4K_ON_BOTH_SIDES constexpr int many_stage_blocks(const PackedBlock& block) {
+  return block.sub_blocks == 1 ? 2 : 1;
 }
-AC4K_ON_BOTH_SIDES constexpr int many_weight_bytes(const ManyTile& tile, int block_bytes,
-                                                   int sub_blocks) {
-  return tile.consumers * many_stage_blocks(sub_blocks) * block_bytes;
+AC4K_ON_BOTH_SIDES constexpr int many_weight_bytes(const ManyTile& tile, const PackedBlock& block) {
+  return tile.consumers * many_stage_blocks(block) * block.bytes;
 }
-AC4K_ON_BOTH_SIDES constexpr int many_weight_stages(const ManyTile& tile, int block_bytes,
-                                                    int sub_blocks) {
-  const int stage_sub_blocks = many_stage_blocks(sub_blocks) * sub_blocks;
-  const int weights = many_weight_bytes(tile, block_bytes, sub_blocks) + 16;
+AC4K_ON_BOTH_SIDES constexpr int many_room(const PackedBlock& block) {  // for the rings
+  return kManyShared - 1024 - 64 - block.table_bytes;
+}
+AC4K_ON_BOTH_SIDES constexpr int many_weight_stages(const ManyTile& tile,
+                                                    const PackedBlock& block) {
+  const int stage_sub_blocks = many_stage_blocks(block) * block.sub_blocks;
+  const int weights = many_weight_bytes(tile, block) + 16;
   const int x = stage_sub_blocks / many_x_boxes(tile) * (many_x_bytes(tile) + 16);
-  const int fit = (kManyShared - 1024 - 64) / (weights + x), most = 16 / stage_sub_blocks;
+  const int fit = many_room(block) / (weights + x), most = 16 / stage_sub_blocks;
   return fit < 2 ? 2 : fit > most ? most : fit;
 }
-AC4K_ON_BOTH_SIDES constexpr int many_x_stages(const ManyTile& tile, int block_bytes,
-                                               int sub_blocks) {
-  const int weights = many_weight_stages(tile, block_bytes, sub_blocks) *
-                      (many_weight_bytes(tile, block_bytes, sub_blocks) + 16);
-  const int fit = (kManyShared - 1024 - 64 - weights) / (many_x_bytes(tile) + 16);
+AC4K_ON_BOTH_SIDES constexpr int many_x_stages(const ManyTile& tile, const PackedBlock& block) {
+  const int weights = many_weight_stages(tile, block) * (many_weight_bytes(tile, block) + 16);
+  const int fit = (many_room(block) - weights) / (many_x_bytes(tile) + 16);
   return fit > 16 ? 16 : fit;
 }
-AC4K_ON_BOTH_SIDES constexpr int many_rings(const ManyTile& tile, int block_bytes, int sub_blocks) {
-  return many_x_stages(tile, block_bytes, sub_blocks) * many_x_bytes(tile) +
-         many_weight_stages(tile, block_bytes, sub_blocks) *
-             many_weight_bytes(tile, block_bytes, sub_blocks);
+AC4K_ON_BOTH_SIDES constexpr int many_rings(const ManyTile& tile, const PackedBlock& block) {
+  return many_x_stages(tile, block) * many_x_bytes(tile) +
+         many_weight_stages(tile, block) * many_weight_bytes(tile, block);
 }
 // Own sums, and those of the other blocks of a cluster: no room for them in the largest tile.
 AC4K_ON_BOTH_SIDES constexpr bool many_can_split(const ManyTile& tile) { return tile.tokens < 256; }
 AC4K_ON_BOTH_SIDES constexpr int many_sums(const ManyTile& tile) {
   return tile.tokens * many_sums_stride(tile) * 4 * (many_can_split(tile) ? 2 : 1);
 }
-AC4K_ON_BOTH_SIDES constexpr int many_tokens_shared(const ManyTile& tile, int block_bytes,
-                                                    int sub_blocks) {
-  const int rings = many_rings(tile, block_bytes, sub_blocks), sums = many_sums(tile);
+AC4K_ON_BOTH_SIDES constexpr int many_tokens_shared(const ManyTile& tile,
+                                                    const PackedBlock& block) {
+  const int rings = many_rings(tile, block), sums = many_sums(tile);
   return (rings > sums ? rings : sums) + 1024 + 64 +
-         16 * (many_x_stages(tile, block_bytes, sub_blocks) +
-               many_weight_stages(tile, block_bytes, sub_blocks));
+         16 * (many_x_stages(tile, block) + many_weight_stages(tile, block));
 }
 
 }  // namespace ac4k

@@ -194,6 +194,7 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   }
   __syncwarp();
   cluster_announce();
+  if (group < kGroups) fill_code_table<Format, T, kWorkers>(static_cast<int>(threadIdx.x));
   __syncthreads();
   if (group == kGroups) {
     if (threadIdx.x == kWorkers) {

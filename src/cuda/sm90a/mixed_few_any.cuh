@@ -142,6 +142,7 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
   __syncwarp();
   cluster_announce();
   if (group < kFewAnyGroups) {
+    fill_code_table<Format, Factor, kWorkers>(static_cast<int>(threadIdx.x));
     wait_for_previous_kernels();
     const int units = num_blocks * (kBlockColumns / 8);  // of eight numbers, of a token
     const int first_column = first_block * kBlockColumns;

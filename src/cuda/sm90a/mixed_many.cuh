@@ -17,13 +17,12 @@ struct ManyLayout {
   static constexpr int kTokens = kTile.tokens;
   static constexpr int kConsumers = kTile.consumers;
   static constexpr int kFeatures = many_features(kTile);
-  static constexpr int kXStages = many_x_stages(kTile, Format::kBytes, Format::kSubBlocks);
-  static constexpr int kWeightStages =
-      many_weight_stages(kTile, Format::kBytes, Format::kSubBlocks);
+  static constexpr int kXStages = many_x_stages(kTile, kPackedBlock<Format>);
+  static constexpr int kWeightStages = many_weight_stages(kTile, kPackedBlock<Format>);
   static constexpr int kXBoxes = many_x_boxes(kTile);  // of a stage
   static constexpr uint32_t kBoxBytes = kTokens * kSubBlockK * 2;
   static constexpr uint32_t kXBytes = kXBoxes * kBoxBytes;
-  static constexpr int kStageBlocks = many_stage_blocks(Format::kSubBlocks);
+  static constexpr int kStageBlocks = many_stage_blocks(kPackedBlock<Format>);
   static constexpr uint32_t kConsumerBytes = kStageBlocks * Format::kBytes;
   static constexpr uint32_t kWeightBytes = kConsumers * kConsumerBytes;
   static constexpr uint32_t kWeights = kXStages * kXBytes;
@@ -326,6 +325,9 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
       arrive_and_expect(rings.sums_received(),
                         static_cast<uint32_t>((splits - 1) * own * Layout::kFeatureStride * 4));
     }
+  }
+  if (group < Layout::kConsumers) {
+    fill_code_table<Format, T, Layout::kConsumers * 128>(static_cast<int>(threadIdx.x));
   }
   __syncthreads();
   if (splits > 1) cluster_announce();

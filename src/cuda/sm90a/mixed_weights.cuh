@@ -5,6 +5,18 @@
 
 namespace ac4k {
 
+template <typename Format>
+inline constexpr PackedBlock kPackedBlock{Format::kBytes, Format::kSubBlocks,
+                                          Format::Planes::kTableBytes};
+
+// The table of a format that has one, by kThreads threads.
+template <typename Format, typename T, int kThreads>
+__device__ __forceinline__ void fill_code_table(int thread) {
+  if constexpr (Format::Planes::kTableBytes > 0) {
+    Format::Planes::template fill_table<T, kThreads>(thread);
+  }
+}
+
 template <typename T>
 __device__ __forceinline__ uint32_t pair_of(float low, float high) {
   typename PairOf<T>::type pair;

@@ -112,6 +112,7 @@ struct Plane {
 template <int kSubBlocks, int kLowBits, int kHighBits, int kZeroCode>
 struct BitPlanes {
   static constexpr int kZero = kZeroCode;  // taken away from codes
+  static constexpr int kTableBytes = 0;
   static constexpr int kLowBytes = Plane<kSubBlocks, kLowBits>::kBytes;
   static constexpr int kBytes =
       kLowBytes + (kHighBits > 0 ? Plane<kSubBlocks, kHighBits>::kBytes : 0);
@@ -190,6 +191,7 @@ struct BitPlanes {
 // Bytes, biased by 128.
 template <int kSubBlocks>
 struct BytePlanes {
+  static constexpr int kTableBytes = 0;
   static constexpr int kBytes = Plane<kSubBlocks, 8>::kBytes;
   struct Codes {
     uint4 halves[2];  // of two steps each
@@ -209,27 +211,56 @@ struct BytePlanes {
   }
 };
 
-// Codes of four bits that are places in a table of 16 bytes, biased by 128.
+// Codes of four bits that are places in a table of 16 bytes, biased by 128. Pairs of codes are
+// looked up in shared memory, where each lane has a table of its own, in its own bank. In registers
+// eight codes take 23 integer instructions, which is more than the time of reading them allows.
 template <int kSubBlocks, uint32_t kTable0, uint32_t kTable1, uint32_t kTable2, uint32_t kTable3>
 struct TablePlanes : BitPlanes<kSubBlocks, 4, 0, 0> {
   using Codes = typename BitPlanes<kSubBlocks, 4, 0, 0>::Codes;
+  static constexpr int kTableBytes = kCodeTableBytes;
+
+  // By kThreads threads; all wait for each other before the first lookup.
+  template <typename T, int kThreads>
+  static __device__ __forceinline__ void fill_table(int thread) {
+    constexpr int kVectors = kCodeTableBytes / 16;  // eight for each pair
+#pragma unroll 4
+    for (int i = thread; i < kVectors; i += kThreads) {
+      Vector<T, 4> pair;
+      pair.values[0] = narrow<T>(value(i / 8 % 16));
+      pair.values[1] = narrow<T>(value(i / 128));
+      const uint32_t bits = *reinterpret_cast<const uint32_t*>(&pair);
+      reinterpret_cast<uint4*>(table())[i] = {bits, bits, bits, bits};
+    }
+  }
   template <typename T, int kStep>
   static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
+    // Codes 0 and 1, 2 and 3, ... of a word; wanted are 0 and 4, 1 and 5, ...
     const uint32_t word = codes.low[kStep];
-    // The low three bits choose in each half of the table, the fourth between the halves.
-    const uint32_t places = word & 0x77777777u;
-    const uint32_t half = and_or(word >> 1, 0x44444444u, 0x32103210u);
-    const uint32_t first = lookup(places, half), second = lookup(places >> 16, half >> 16);
-    a[0] = bytes_minus_128<T, 0, 0>(first, second);
-    a[1] = bytes_minus_128<T, 1, 1>(first, second);
-    a[2] = bytes_minus_128<T, 2, 2>(first, second);
-    a[3] = bytes_minus_128<T, 3, 3>(first, second);
+    const uint32_t pairs[4] = {lookup<0>(word), lookup<1>(word), lookup<2>(word), lookup<3>(word)};
+    a[0] = __byte_perm(pairs[0], pairs[2], 0x5410);
+    a[1] = __byte_perm(pairs[0], pairs[2], 0x7632);
+    a[2] = __byte_perm(pairs[1], pairs[3], 0x5410);
+    a[3] = __byte_perm(pairs[1], pairs[3], 0x7632);
   }
 
  private:
-  static __device__ __forceinline__ uint32_t lookup(uint32_t places, uint32_t half) {
-    return __byte_perm(__byte_perm(kTable0, kTable1, places), __byte_perm(kTable2, kTable3, places),
-                       half);
+  static __device__ __forceinline__ unsigned char* table() {
+    __shared__ __align__(16) unsigned char bytes[kCodeTableBytes];
+    return bytes;
+  }
+  static __device__ __forceinline__ float value(uint32_t code) {
+    const uint32_t byte =
+        code < 8 ? __byte_perm(kTable0, kTable1, code) : __byte_perm(kTable2, kTable3, code - 8);
+    return static_cast<float>(static_cast<int>(byte & 0xff) - 128);
+  }
+  // Nothing but the word decides about it, so that the compiler may move it where it likes.
+  template <int kByte>
+  static __device__ __forceinline__ uint32_t lookup(uint32_t word) {
+    const uint32_t lane = threadIdx.x % 32 * 4;
+    const uint32_t place = and_or(shift_right<8 * kByte - 7>(word), 0xff << 7, lane);
+    uint32_t pair;
+    asm("ld.shared.u32 %0, [%1];" : "=r"(pair) : "r"(shared_address(table()) + place));
+    return pair;
   }
 };
 
