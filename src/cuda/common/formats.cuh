@@ -13,7 +13,7 @@
 
 namespace ac4k {
 
-// Tags of the one-byte formats. encode4: four codes, the first in the lowest byte.
+// Tags of the one-byte formats. encode2, encode4: so many codes, the first in the lowest byte.
 struct E4M3 {
   static constexpr int kMax = 448;
   static constexpr int kMaxExponent = 8;  // of kMax, for the MX scale
@@ -30,17 +30,18 @@ struct E4M3 {
         : "f"(a), "f"(b), "f"(c), "f"(d));
     return codes;
   }
-  static __device__ __forceinline__ uint32_t encode(float value) {
-    uint32_t code;
+  static __device__ __forceinline__ uint32_t encode2(float a, float b) {
+    uint32_t codes;
     asm("{\n"
         ".reg .b16 low;\n"
         "cvt.rn.satfinite.e4m3x2.f32 low, %2, %1;\n"
         "mov.b32 %0, {low, 0};\n"
         "}"
-        : "=r"(code)
-        : "f"(value), "f"(0.0f));
-    return code;
+        : "=r"(codes)
+        : "f"(a), "f"(b));
+    return codes;
   }
+  static __device__ __forceinline__ uint32_t encode(float value) { return encode2(value, 0.0f); }
   static __device__ __forceinline__ void decode4(uint32_t codes, float (&values)[4]) {
     uint32_t low, high;
     asm("{\n"
@@ -73,6 +74,17 @@ struct E5M2 {
         : "f"(a), "f"(b), "f"(c), "f"(d));
     return codes;
   }
+  static __device__ __forceinline__ uint32_t encode2(float a, float b) {
+    uint32_t codes;
+    asm("{\n"
+        ".reg .b16 low;\n"
+        "cvt.rn.satfinite.e5m2x2.f32 low, %2, %1;\n"
+        "mov.b32 %0, {low, 0};\n"
+        "}"
+        : "=r"(codes)
+        : "f"(a), "f"(b));
+    return codes;
+  }
   // The upper byte of a float16.
   static __device__ __forceinline__ void decode4(uint32_t codes, float (&values)[4]) {
     const uint32_t low = __byte_perm(codes, 0, 0x1404), high = __byte_perm(codes, 0, 0x3424);
@@ -85,7 +97,12 @@ struct E5M2 {
 struct Int8 {
   static constexpr int kMax = 127;
 
-  // Four integers, each saturated to a signed byte.
+  // Two and four integers, each saturated to a signed byte.
+  static __device__ __forceinline__ uint32_t pack2(int a, int b) {
+    uint32_t codes;
+    asm("cvt.pack.sat.s8.s32.b32 %0, %2, %1, 0;" : "=r"(codes) : "r"(a), "r"(b));
+    return codes;
+  }
   static __device__ __forceinline__ uint32_t pack4(int a, int b, int c, int d) {
     uint32_t codes;
     asm("{\n"
@@ -100,6 +117,9 @@ struct Int8 {
   // The conversion to int32 saturates, and gives 0 for NaN.
   static __device__ __forceinline__ uint32_t encode4(float a, float b, float c, float d) {
     return pack4(__float2int_rn(a), __float2int_rn(b), __float2int_rn(c), __float2int_rn(d));
+  }
+  static __device__ __forceinline__ uint32_t encode2(float a, float b) {
+    return pack2(__float2int_rn(a), __float2int_rn(b));
   }
   // With a zero point. NaN gives the zero point itself. Saturated to 16 bits first: past every
   // code, and no sum with a zero point overflows.

@@ -163,22 +163,30 @@ __device__ __forceinline__ uint32_t fma_pair(uint32_t a, uint32_t b, uint32_t c)
   return result;
 }
 
-// Eight neighbours of a row: 16 bytes, or 32 of float. Held in words: the compiler would take
-// 16-bit elements apart wherever a unit is chosen or set to zero.
-template <typename T>
+// Neighbours of a row, an even number of them. Eight, if not said otherwise: 16 bytes, or 32 of
+// float. Held in words: the compiler would take 16-bit elements apart wherever a unit is chosen or
+// set to zero.
+template <typename T, int kCount = kUnit>
 struct Unit {
   static constexpr bool kPairs = sizeof(T) == 2;
-  static constexpr int kWords = kUnit * static_cast<int>(sizeof(T)) / 4;
+  static constexpr int kWords = kCount * static_cast<int>(sizeof(T)) / 4;
   uint32_t words[kWords];
 
   static __device__ __forceinline__ Unit zero() { return Unit{}; }
   static __device__ __forceinline__ Unit load(const T* address) {
     Unit unit;
+    if constexpr (kWords == 1) {
+      unit.words[0] = __ldca(reinterpret_cast<const uint32_t*>(address));
+    } else if constexpr (kWords == 2) {
+      const uint2 two = __ldca(reinterpret_cast<const uint2*>(address));
+      unit.words[0] = two.x, unit.words[1] = two.y;
+    } else {
 #pragma unroll
-    for (int i = 0; i < kWords; i += 4) {
-      const uint4 four = __ldca(reinterpret_cast<const uint4*>(address) + i / 4);
-      unit.words[i] = four.x, unit.words[i + 1] = four.y;
-      unit.words[i + 2] = four.z, unit.words[i + 3] = four.w;
+      for (int i = 0; i < kWords; i += 4) {
+        const uint4 four = __ldca(reinterpret_cast<const uint4*>(address) + i / 4);
+        unit.words[i] = four.x, unit.words[i + 1] = four.y;
+        unit.words[i + 2] = four.z, unit.words[i + 3] = four.w;
+      }
     }
     return unit;
   }
@@ -193,12 +201,12 @@ struct Unit {
     return unit;
   }
   // `count` elements at any address, zeros behind them.
-  static __device__ __forceinline__ Unit gather(const T* address, int count = kUnit) {
+  static __device__ __forceinline__ Unit gather(const T* address, int count = kCount) {
     using Bits = typename BitsOf<sizeof(T)>::type;
     const Bits* bits = reinterpret_cast<const Bits*>(address);
     Unit unit = zero();
 #pragma unroll
-    for (int i = 0; i < kUnit; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       if (i < count) {
         unit.words[kPairs ? i / 2 : i] |= static_cast<uint32_t>(bits[i])
                                           << (kPairs ? i % 2 * 16 : 0);
@@ -206,7 +214,7 @@ struct Unit {
     }
     return unit;
   }
-  static __device__ __forceinline__ Unit narrowed(const float (&values)[kUnit]) {
+  static __device__ __forceinline__ Unit narrowed(const float (&values)[kCount]) {
     Unit unit;
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
@@ -225,7 +233,7 @@ struct Unit {
              uint4{words[i], words[i + 1], words[i + 2], words[i + 3]});
     }
   }
-  __device__ __forceinline__ void widen(float (&values)[kUnit]) const {
+  __device__ __forceinline__ void widen(float (&values)[kCount]) const {
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
       if constexpr (kPairs) {
@@ -310,16 +318,18 @@ struct Unit {
   }
   __device__ __forceinline__ void range(float* low, float* high) const {
     if constexpr (kPairs) {
-      const uint32_t most =
-          larger_pair<T>(larger_pair<T>(words[0], words[1]), larger_pair<T>(words[2], words[3]));
-      const uint32_t least =
-          smaller_pair<T>(smaller_pair<T>(words[0], words[1]), smaller_pair<T>(words[2], words[3]));
+      uint32_t most = words[0], least = words[0];
+#pragma unroll
+      for (int i = 1; i < kWords; ++i) {
+        most = larger_pair<T>(most, words[i]);
+        least = smaller_pair<T>(least, words[i]);
+      }
       const float2 above = widen_pair<T>(most), below = widen_pair<T>(least);
       *high = fmaxf(fmaxf(above.x, above.y), *high);
       *low = fminf(fminf(below.x, below.y), *low);
     } else {
 #pragma unroll
-      for (int i = 0; i < kUnit; ++i) {
+      for (int i = 0; i < kCount; ++i) {
         const float value = __uint_as_float(words[i]);
         *low = fminf(*low, value), *high = fmaxf(*high, value);
       }
@@ -360,8 +370,8 @@ struct Extent {
   float high;  // value-initialise: nothing yet
 
   __device__ __forceinline__ void include(float value) { high = fmaxf(high, fabsf(value)); }
-  template <typename T>
-  __device__ __forceinline__ void include(const Unit<T>& unit) {
+  template <typename T, int kCount>
+  __device__ __forceinline__ void include(const Unit<T, kCount>& unit) {
     high = fmaxf(high, unit.amax());
   }
   __device__ __forceinline__ void include(const Extent& other) { high = fmaxf(high, other.high); }
@@ -380,8 +390,8 @@ struct Extent<Int8Zero> {
   __device__ __forceinline__ void include(float value) {
     low = fminf(low, value), high = fmaxf(high, value);
   }
-  template <typename T>
-  __device__ __forceinline__ void include(const Unit<T>& unit) {
+  template <typename T, int kCount>
+  __device__ __forceinline__ void include(const Unit<T, kCount>& unit) {
     unit.range(&low, &high);
   }
   __device__ __forceinline__ void include(const Extent& other) {
@@ -401,6 +411,18 @@ __device__ __forceinline__ Extent<Format> lanes_extent(Extent<Format> extent) {
   for (int mask = kLanes / 2; mask > 0; mask /= 2) extent.include(extent.shuffled(mask));
   return extent;
 }
+// The same for a warp, faster: magnitudes are in the order of their bits.
+template <typename Format>
+__device__ __forceinline__ Extent<Format> warp_extent(Extent<Format> extent) {
+  const auto largest = [](float magnitude) {
+    return __uint_as_float(__reduce_max_sync(kWholeWarp, __float_as_uint(magnitude)));
+  };
+  if constexpr (has_zero<Format>) {
+    return {-largest(fabsf(extent.low)), largest(fabsf(extent.high))};
+  } else {
+    return {largest(extent.high)};
+  }
+}
 // The extent of the block, in each thread. `shared` has 32 places; may be called once.
 template <typename Format>
 __device__ __forceinline__ Extent<Format> block_extent(Extent<Format> extent,
@@ -414,18 +436,22 @@ __device__ __forceinline__ Extent<Format> block_extent(Extent<Format> extent,
   return lanes_extent<32>(extent);
 }
 
-// Eight one-byte codes of x * inverse.
+// Eight one-byte codes of v, or of x * inverse.
 template <typename Format>
-__device__ __forceinline__ uint2 encode_unit(const float (&x)[kUnit], float inverse, int zero = 0) {
-  float v[kUnit];
-#pragma unroll
-  for (int i = 0; i < kUnit; ++i) v[i] = __fmul_rn(x[i], inverse);
+__device__ __forceinline__ uint2 encode_eight(const float (&v)[kUnit], int zero = 0) {
   if constexpr (has_zero<Format>) {
     return uint2{Int8::encode4(v[0], v[1], v[2], v[3], zero),
                  Int8::encode4(v[4], v[5], v[6], v[7], zero)};
   } else {
     return uint2{Format::encode4(v[0], v[1], v[2], v[3]), Format::encode4(v[4], v[5], v[6], v[7])};
   }
+}
+template <typename Format>
+__device__ __forceinline__ uint2 encode_unit(const float (&x)[kUnit], float inverse, int zero = 0) {
+  float v[kUnit];
+#pragma unroll
+  for (int i = 0; i < kUnit; ++i) v[i] = __fmul_rn(x[i], inverse);
+  return encode_eight<Format>(v, zero);
 }
 template <typename Format, typename T>
 __device__ __forceinline__ uint2 encode_unit(const Unit<T>& unit, float inverse, int zero = 0) {
@@ -461,7 +487,7 @@ __device__ __forceinline__ uint2 encode_columns(const float (&x)[kUnit], const f
     for (int i = 0; i < kUnit; ++i) n[i] = Int8::shifted(v[i], zero[i]);
     return uint2{Int8::pack4(n[0], n[1], n[2], n[3]), Int8::pack4(n[4], n[5], n[6], n[7])};
   } else {
-    return encode_unit<Format>(v, 1.0f);
+    return encode_eight<Format>(v);
   }
 }
 // One number, one code.

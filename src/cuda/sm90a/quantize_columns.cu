@@ -55,17 +55,6 @@ __device__ __forceinline__ ColumnExtents<T, Format> load_extents(int unit, const
     extents.low = Unit<T>::load_from_shared(words + Shape::kExtentWords + unit * Unit<T>::kWords);
   return extents;
 }
-// One word of extents: two 16-bit numbers, or a float.
-template <typename T>
-__device__ __forceinline__ uint32_t extreme_word(uint32_t a, uint32_t b, bool high) {
-  if constexpr (Unit<T>::kPairs) {
-    return high ? larger_pair<T>(a, b) : smaller_pair<T>(a, b);
-  } else {
-    const float x = __uint_as_float(a), y = __uint_as_float(b);
-    return __float_as_uint(high ? fmaxf(x, y) : fminf(x, y));
-  }
-}
-
 // The extents of a stripe's columns over all blocks of the cluster: each block sends its own to all
 // of them. `round` counts stripes.
 template <typename T, typename Format>

@@ -14,15 +14,6 @@ __device__ __forceinline__ uint32_t magnitude_bits(float value) {
   return __float_as_uint(value) & 0x7fffffffu;
 }
 
-// The extent of a warp, in each lane.
-template <typename Format>
-__device__ __forceinline__ Extent<Format> warp_extent(Extent<Format> extent) {
-  extent.high = __uint_as_float(__reduce_max_sync(kWholeWarp, magnitude_bits(extent.high)));
-  if constexpr (has_zero<Format>)
-    extent.low = -__uint_as_float(__reduce_max_sync(kWholeWarp, magnitude_bits(-extent.low)));
-  return extent;
-}
-
 // Extents that several threads leave for others.
 template <typename Format, int kCount>
 struct ExtentArray {
