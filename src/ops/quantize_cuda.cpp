@@ -67,6 +67,7 @@ class Launcher {
 
  private:
   static constexpr const char* kModule = "common/quantize_tensor";
+  static constexpr const char* kFewModule = "common/quantize_few";
 
   // Blocks with one scale each, of any alignment.
   Status regions(int64_t rows, int64_t columns) {
@@ -112,14 +113,30 @@ class Launcher {
     static constinit Kernels kernels =
         AC4K_QUANTIZE_KERNELS("common/quantize_groups", "quantize_groups");
     if (!aligned_) return regions(1, kGroupSize);
+    const int64_t across = ceil_div(args_.num_columns, kFewThreads * kFewGroupNumbers);
+    if (is_few(args_.num_rows) && across * args_.num_rows <= kFewGroupBlocks) {
+      return few_groups(across);
+    }
     return launch_tiles(kernels[type_][format_], kTileRows, kGroupSize / kUnit);
   }
 
+  Status few_groups(int64_t across) {
+    static constinit Kernels kernels = AC4K_QUANTIZE_KERNELS(kFewModule, "quantize_few_groups");
+    return launch_few(kernels, across, args_.num_rows, kFewThreads);
+  }
+
   Status block128() {
+    static constinit Kernels few_rows = AC4K_QUANTIZE_KERNELS(kFewModule, "quantize_few_blocks_1");
+    static constinit Kernels more_rows = AC4K_QUANTIZE_KERNELS(kFewModule, "quantize_few_blocks_4");
     static constinit Kernels kernels =
         AC4K_QUANTIZE_KERNELS("common/quantize_blocks", "quantize_blocks");
     if (!aligned_) return regions(kGroupSize, kGroupSize);
+    if (args_.num_rows == 1) return group128();
     const int64_t across = ceil_div(args_.num_columns, kGroupSize);
+    if (args_.num_rows <= kFewRows && is_few(kFewRows)) {
+      const int64_t num_slabs = ceil_div(args_.num_rows, kFewSlabRows);
+      return launch_few(num_slabs <= 1 ? few_rows : more_rows, across, num_slabs, kFewBlockThreads);
+    }
     constexpr uint32_t kWidth = kGroupSize / kUnit;
     params_.column_tiles = tile_divisor(across);
     // Whole warps; threads without a row only where rows are fewer than threads.
@@ -129,10 +146,18 @@ class Launcher {
     return launch(kernels, across * ceil_div(args_.num_rows, kGroupSize), {kWidth, height, 1});
   }
 
+  Status few_columns() {
+    static constinit Kernels few_rows = AC4K_QUANTIZE_KERNELS(kFewModule, "quantize_few_columns_1");
+    static constinit Kernels more_rows =
+        AC4K_QUANTIZE_KERNELS(kFewModule, "quantize_few_columns_4");
+    constexpr int64_t kRowsOfWarp = 32 / kFewColumnPairs;
+    const int threads = args_.num_rows <= kRowsOfWarp ? 32 : kFewBlockThreads;
+    return launch_few(args_.num_rows <= kFewSlabRows ? few_rows : more_rows,
+                      ceil_div(args_.num_columns, 2 * kFewColumnPairs), 1, threads);
+  }
+
   // A cluster a stripe; where there are no clusters, a block.
   Status per_channel() {
-    static constinit Kernels few =
-        AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_few");
     static constinit Kernels eight =
         AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_8");
     static constinit Kernels longer =
@@ -141,10 +166,7 @@ class Launcher {
         AC4K_QUANTIZE_KERNELS("common/quantize_columns", "quantize_columns_any");
     const int64_t stripes = ceil_div(args_.num_columns, kColumnUnits * kUnit);
     const bool keeps = params_.rows.num_inner == 0;
-    if (aligned_ && keeps && args_.num_rows <= kFewRows) {
-      constexpr int64_t kStripes = kFewThreads / 32;
-      return launch(few, ceil_div(stripes, kStripes), {kFewThreads, 1, 1});
-    }
+    if (args_.num_rows <= kFewRows && is_few(kFewRows)) return few_columns();
     bool done = false;
     if (aligned_) {
       AC4K_TRY(quantize_columns_on_sm90a(call_, params_, type_, format_, dependent_, &done));
@@ -232,6 +254,30 @@ class Launcher {
         tiling.column_tiles * ceil_div(args_.num_rows, tiling.height * rows_a_thread);
     return launch_1d(kernel, call_, blocks, cuda::Dim3{tiling.width, tiling.height, 1}, params_,
                      dependent_);
+  }
+
+  // Whether the kernels of small tensors are right for so many rows, some of which may not be
+  // there.
+  bool is_few(int64_t rows) const {
+    const int64_t limit = (int64_t{1} << 30) / std::max<int64_t>(rows, 1);
+    return aligned_ && params_.rows.num_inner == 0 && params_.rows.stride < limit &&
+           params_.rows.stride > -limit && args_.num_columns < limit;
+  }
+  Status launch_few(Kernels& kernels, int64_t across, int64_t down, int threads) {
+    if (across == 0 || down == 0) return AC4K_OK;
+    const FewQuantizeParams few{.x = params_.x,
+                                .codes = params_.codes,
+                                .scale = params_.scale,
+                                .stride = static_cast<int>(params_.rows.stride),
+                                .num_rows = static_cast<int>(args_.num_rows),
+                                .num_columns = static_cast<int>(args_.num_columns),
+                                .pow2_scale = params_.pow2_scale,
+                                .zero = params_.zero};
+    const cuda::LaunchConfig config{
+        .grid = {static_cast<uint32_t>(across), static_cast<uint32_t>(down), 1},
+        .block = {static_cast<uint32_t>(threads), 1, 1},
+        .dependent = dependent_};
+    return cuda::launch(kernels[type_][format_], config, call_.device.device_id, call_.stream, few);
   }
 
   Status launch(Kernels& kernels, int64_t blocks, cuda::Dim3 block, uint32_t cluster = 1) {

@@ -30,6 +30,19 @@ struct QuantizeParams {
   bool pending;
 };
 
+// For small tensors: what a kernel needs early lies within 64 bytes of constants. Offsets of
+// elements fit into 31 bits.
+struct FewQuantizeParams {
+  const void* x;
+  void* codes;
+  float* scale;  // output
+  int stride;    // of the rows of x, in elements
+  int num_rows;
+  int num_columns;
+  int pow2_scale;  // a bool
+  int* zero;       // output, with zero points only
+};
+
 struct DequantizeParams {
   const void* codes;
   const float* scale;
@@ -85,10 +98,15 @@ inline constexpr int kColumnThreads = 512;
 inline constexpr int kColumnUnits = 4;
 inline constexpr int kColumnRows = kColumnThreads / kColumnUnits;  // rows at once
 inline constexpr int kColumnKept = 8;                              // units a thread keeps
-// Columns of few rows: a warp is 4 units wide.
-inline constexpr int kFewThreads = 128;
-inline constexpr int kFewUnits = 8;  // units a thread keeps
-inline constexpr int kFewRows = kFewUnits * 32 / kColumnUnits;
+// Small tensors.
+inline constexpr int kFewThreads = 128;       // groups: a block of warps with a group each
+inline constexpr int kFewGroupNumbers = 4;    // a lane
+inline constexpr int kFewGroupBlocks = 1024;  // at most: all run at once on a large GPU
+inline constexpr int kFewBlockThreads = 256;  // blocks and columns
+inline constexpr int kFewSlabRows = 16;       // rows at once
+inline constexpr int kFewSlabs = 4;           // at most
+inline constexpr int kFewRows = kFewSlabs * kFewSlabRows;
+inline constexpr int kFewColumnPairs = 16;  // side by side
 // One tensor in a cluster's registers.
 inline constexpr int kTensorThreads = 1024;
 inline constexpr int kTensorUnits = 4;  // a thread

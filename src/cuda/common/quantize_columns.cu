@@ -167,64 +167,6 @@ __device__ __forceinline__ void quantize_long_columns(const QuantizeParams& para
   }
 }
 
-// A warp for each stripe of 32 columns with few rows: 8 of them at once, kFewUnits times. No
-// barrier. Block: 4 warps. Rows as in quantize_columns. Roofline: latency.
-template <typename T, typename Format>
-__device__ __forceinline__ void quantize_columns_few(const QuantizeParams& params) {
-  constexpr int kLanes = 32, kRowsAtOnce = kLanes / kColumnUnits;
-  const int num_rows = static_cast<int>(params.num_rows);
-  const int lane = threadIdx.x % kLanes;
-  const int64_t unit =
-      (static_cast<int64_t>(blockIdx.x) * (blockDim.x / kLanes) + threadIdx.x / kLanes) *
-          kColumnUnits +
-      lane % kColumnUnits;
-  const int64_t column = unit * kUnit;
-  const bool inside = column < params.num_columns;
-  const int first_row = lane / kColumnUnits;
-  wait_for_previous_kernels();
-  Unit<T> units[kFewUnits];
-  const T* x = static_cast<const T*>(params.x) + first_row * params.rows.stride + column;
-#pragma unroll
-  for (int i = 0; i < kFewUnits; ++i) {
-    const bool loads = inside && first_row + i * kRowsAtOnce < num_rows;
-    units[i] = loads ? Unit<T>::load(x) : Unit<T>::zero();
-    x += kRowsAtOnce * params.rows.stride;
-  }
-  allow_next_kernel();
-  ColumnExtents<T, Format> found;
-#pragma unroll
-  for (int i = 0; i < kFewUnits; ++i) found.include(units[i]);
-  Extent<Format> extents[kUnit];
-  found.widen(extents);
-  float inverse[kUnit];
-  int zero[kUnit];
-#pragma unroll
-  for (int j = 0; j < kUnit; ++j) {
-#pragma unroll
-    for (int mask = kLanes / 2; mask >= kColumnUnits; mask /= 2) {
-      extents[j].include(extents[j].shuffled(mask));
-    }
-    const ScaleAndZero rule = extents[j].scale(params.pow2_scale);
-    inverse[j] = rule.inverse;
-    zero[j] = rule.zero;
-    if (inside && first_row == 0) {
-      params.scale[column + j] = rule.scale;
-      if constexpr (has_zero<Format>) params.zero[column + j] = rule.zero;
-    }
-  }
-  unsigned char* codes =
-      static_cast<unsigned char*>(params.codes) + first_row * params.num_columns + column;
-#pragma unroll
-  for (int i = 0; i < kFewUnits; ++i) {
-    if (inside && first_row + i * kRowsAtOnce < num_rows) {
-      float values[kUnit];
-      units[i].widen(values);
-      *reinterpret_cast<uint2*>(codes) = encode_columns<Format>(values, inverse, zero);
-    }
-    codes += kRowsAtOnce * params.num_columns;
-  }
-}
-
 template <typename T, typename Format>
 __device__ __forceinline__ void quantize_columns_8(const QuantizeParams& params) {
   quantize_columns<T, Format, kColumnKept>(params);
@@ -240,7 +182,6 @@ __device__ __forceinline__ void quantize_columns_any(const QuantizeParams& param
 
 }  // namespace ac4k
 
-AC4K_QUANTIZE_KERNELS(quantize_columns_few, ac4k::kFewThreads)
 AC4K_QUANTIZE_FORMATS(float, f32, quantize_columns_8, ac4k::kColumnThreads)
 AC4K_QUANTIZE_FORMATS(__half, f16, quantize_columns_8, ac4k::kColumnThreads, 2)
 AC4K_QUANTIZE_FORMATS(__nv_bfloat16, bf16, quantize_columns_8, ac4k::kColumnThreads, 2)
