@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 
 #include "cuda/driver/device.hpp"
 #include "cuda/sm90a/quantize_tensor.h"
@@ -14,59 +13,46 @@ namespace ac4k {
 struct FlatPlan {
   bool found = false;
   bool in_cluster = false;
-  int64_t share = 0;  // elements of a block of the grid
+  int units_a_thread = 0;  // in a cluster
+  int64_t share = 0;       // elements of a block of the grid
   cuda::LaunchConfig config = {};
 };
 
-// `units_an_item`: that a thread encodes together.
-inline FlatPlan flat_plan(const cuda::DeviceProperties& device, int64_t num_elements,
-                          int64_t units_an_item) {
-  constexpr int64_t kMaxElements = int64_t{1} << 34;
-  FlatPlan plan;
-  const int64_t units = num_elements / kUnit;
-  if (device.arch != "sm90a" || units == 0 || num_elements >= kMaxElements) return plan;
-  plan.found = true;
-  if (units <= int64_t{kMaxClusterBlocks} * kClusterTensorThreads * kClusterTensorUnits) {
-    const int64_t items = units / units_an_item;
-    const int64_t wanted = ceil_div(items, kClusterTensorThreads);
-    const auto blocks = static_cast<uint32_t>(std::min<int64_t>(
-        kMaxClusterBlocks, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(wanted)))));
-    const int64_t threads =
-        std::min<int64_t>(kClusterTensorThreads, ceil_div(items, 32 * blocks) * 32);
-    plan.in_cluster = true;
-    plan.config.grid.x = blocks;
-    plan.config.block.x = static_cast<uint32_t>(threads);
-    if (blocks > 1) plan.config.cluster = {blocks, 1, 1};
-    return plan;
-  }
-  constexpr int64_t kShareElements = kShareUnits * kUnit;
-  plan.share =
-      ceil_div(ceil_div(num_elements, int64_t{device.sm_count}), kShareElements) * kShareElements;
-  plan.config.grid.x = static_cast<uint32_t>(ceil_div(num_elements, plan.share));
-  plan.config.block.x = kTileThreads;
-  plan.config.shared_bytes = kTileStages * kTileBytes;
-  plan.config.cooperative = true;
-  return plan;
+// Units that one block encodes without a cluster, which would take longer to agree.
+inline constexpr int64_t kAloneUnits = 2 * kClusterTensorThreads;
+constexpr int64_t cluster_units(int blocks) {
+  return int64_t{blocks} * kClusterTensorThreads * kClusterTensorUnits;
 }
+
+// `cluster_blocks`: the largest cluster.
+FlatPlan flat_plan(const cuda::DeviceProperties& device, int64_t num_elements, int cluster_blocks);
+
+// The largest cluster that the kernels of this file have on a device: kTensorClusterBlocks, or
+// kMaxClusterBlocks where no part of the GPU is that large. Asked for once a device.
+Status find_cluster_blocks(cuda::Kernel& kernel, const Call& call, int* blocks);
 
 // `done` tells whether x could be quantised this way. x is `contiguous` and lies, as the codes do,
 // at a multiple of what a thread handles at once.
 template <typename Params>
 Status quantize_flat_on_sm90a(const Call& call, cuda::Kernel& cluster, cuda::Kernel& grid,
-                              const Params& params, float* scale, int64_t units_an_item,
-                              bool contiguous, bool* done) {
+                              const Params& params, float* scale, bool contiguous, bool* done) {
   static constinit cuda::Kernel start{"sm90a/quantize_tensor", "start_grid"};
   *done = false;
   Status status = AC4K_OK;
   const auto* device = cuda::device_properties(call.device.device_id, status);
   if (device == nullptr) return status;
   const int64_t num_elements = params.num_rows * params.num_columns;
-  FlatPlan plan = flat_plan(*device, num_elements, units_an_item);
-  if (!plan.found || !contiguous) return AC4K_OK;
+  if (!contiguous || device->arch != "sm90a") return AC4K_OK;
+  int cluster_blocks = kMaxClusterBlocks;
+  if (num_elements <= cluster_units(kTensorClusterBlocks) * kUnit)
+    AC4K_TRY(find_cluster_blocks(cluster, call, &cluster_blocks));
+  FlatPlan plan = flat_plan(*device, num_elements, cluster_blocks);
+  if (!plan.found) return AC4K_OK;
   const FlatParams<Params> flat{
       .quantize = params,
       .num_elements = num_elements,
       .share = plan.share,
+      .units_a_thread = plan.units_a_thread,
       .blocks_a_row =
           fast_divisor(static_cast<uint32_t>(std::max<int64_t>(1, params.num_columns / kNvBlock)))};
   plan.config.dependent = cuda::dependent_launch();

@@ -9,22 +9,26 @@ namespace {
 TEST(FlatPlan, CoversTheTensor) {
   cuda::DeviceProperties device;
   device.sm_count = 132;
-  EXPECT_FALSE(flat_plan(device, 1 << 20, 1).found);
+  EXPECT_FALSE(flat_plan(device, 1 << 20, kMaxClusterBlocks).found);
   device.arch = "sm90a";
-  for (const int64_t units_an_item : {1, 2}) {
-    for (const int64_t items :
-         {int64_t{1}, int64_t{31}, int64_t{500}, int64_t{513}, int64_t{8192}, int64_t{16'384},
-          int64_t{16'385}, int64_t{32'769}, int64_t{1} << 22, int64_t{99'999'991}}) {
-      const int64_t units = items * units_an_item, elements = units * kUnit;
-      const FlatPlan plan = flat_plan(device, elements, units_an_item);
+  for (const int cluster_blocks : {kMaxClusterBlocks, kTensorClusterBlocks}) {
+    for (const int64_t units :
+         {int64_t{1}, int64_t{31}, int64_t{500}, int64_t{1024}, int64_t{1026}, int64_t{8192},
+          int64_t{16'385}, int64_t{32'768}, int64_t{32'769}, int64_t{65'536}, int64_t{65'538},
+          int64_t{1} << 22, int64_t{199'999'982}}) {
+      const int64_t elements = units * kUnit;
+      const FlatPlan plan = flat_plan(device, elements, cluster_blocks);
       ASSERT_TRUE(plan.found) << elements;
       const int64_t blocks = plan.config.grid.x, threads = plan.config.block.x;
+      EXPECT_EQ(plan.in_cluster, units <= cluster_units(cluster_blocks)) << units;
       if (plan.in_cluster) {
-        EXPECT_LE(blocks, kMaxClusterBlocks);
+        EXPECT_LE(blocks, cluster_blocks);
         EXPECT_EQ(plan.config.cluster.x, blocks > 1 ? blocks : 0);
         EXPECT_EQ(threads % 32, 0);
         EXPECT_LE(threads, kClusterTensorThreads);
-        EXPECT_GE(blocks * threads * kClusterTensorUnits, units);
+        EXPECT_EQ(kClusterTensorUnits % plan.units_a_thread, 0);
+        EXPECT_LE(kClusterTensorUnits, 4 * plan.units_a_thread);
+        EXPECT_GE(blocks * threads * plan.units_a_thread, units);
       } else {
         EXPECT_TRUE(plan.config.cooperative);
         EXPECT_LE(blocks, device.sm_count);
@@ -36,8 +40,8 @@ TEST(FlatPlan, CoversTheTensor) {
       }
     }
   }
-  EXPECT_FALSE(flat_plan(device, 0, 1).found);
-  EXPECT_FALSE(flat_plan(device, int64_t{1} << 34, 1).found);
+  EXPECT_FALSE(flat_plan(device, 0, kMaxClusterBlocks).found);
+  EXPECT_FALSE(flat_plan(device, int64_t{1} << 34, kMaxClusterBlocks).found);
 }
 
 }  // namespace

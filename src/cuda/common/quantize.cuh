@@ -66,10 +66,10 @@ __device__ __forceinline__ float nvfp4_global_scale(float amax) {
   amax = fminf(amax, kLargestFloat);
   return amax == 0.0f ? 1.0f : fminf(__fdiv_rn(448.0f * 6.0f, amax), kLargestFloat);
 }
-// Both divisions as divide_by() makes them, where has_plain_divisions() says so.
+// Both divisions as divide_by() makes them, where has_plain_divisions() says so. `sixth`: of the
+// amax; known before the global scale is.
 template <bool kPlainDivisions>
-__device__ __forceinline__ BlockScale nvfp4_block_scale(float amax, float global_scale) {
-  const float sixth = kPlainDivisions ? divide_by<6>(amax) : __fdiv_rn(amax, 6.0f);
+__device__ __forceinline__ BlockScale nvfp4_scale_of_sixth(float sixth, float global_scale) {
   const uint32_t code = E4M3::encode(__fmul_rn(global_scale, sixth));
   float scale[4];
   E4M3::decode4(code, scale);
@@ -79,6 +79,11 @@ __device__ __forceinline__ BlockScale nvfp4_block_scale(float amax, float global
   } else {
     return {code, __fdiv_rn(global_scale, scale[0])};
   }
+}
+template <bool kPlainDivisions>
+__device__ __forceinline__ BlockScale nvfp4_block_scale(float amax, float global_scale) {
+  const float sixth = kPlainDivisions ? divide_by<6>(amax) : __fdiv_rn(amax, 6.0f);
+  return nvfp4_scale_of_sixth<kPlainDivisions>(sixth, global_scale);
 }
 // No quotient is or comes from a denormal or infinity.
 __device__ __forceinline__ bool has_plain_divisions(float amax, float global_scale) {

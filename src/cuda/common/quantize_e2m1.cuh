@@ -123,4 +123,57 @@ __device__ __forceinline__ Nvfp4Block encode_nvfp4(const Unit<T> (&units)[2], fl
   return encode_nvfp4_any(units[0], units[1], global_scale);
 }
 
+// The same by two neighbouring lanes, a unit each. What they know before the global scale is there:
+struct Nvfp4Pair {
+  float amax, sixth;
+};
+// All lanes of a warp.
+template <typename T>
+__device__ __forceinline__ Nvfp4Pair nvfp4_pair(const Unit<T>& half) {
+  const Unit<T> units[] = {half};
+  const float own = Unit<T>::template amax<true>(units);
+  const float amax = larger<true>(own, __shfl_xor_sync(0xffffffffu, own, 1));
+  return {amax, divide_by<6>(amax)};
+}
+struct Nvfp4Half {
+  uint32_t codes;
+  unsigned char scale;
+};
+template <typename T>
+__device__ __noinline__ Nvfp4Half encode_nvfp4_half_any(Unit<T> half, float global_scale) {
+  const uint32_t pair = 3u << (threadIdx.x % 32 / 2 * 2);
+  const float own = half.amax();
+  const float amax = fminf(fmaxf(own, __shfl_xor_sync(pair, own, 1)), kLargestFloat);
+  const BlockScale scale = nvfp4_block_scale<false>(amax, global_scale);
+  if (scale.factor == 0.0f) return {0, static_cast<unsigned char>(scale.code)};
+  return {encode_e2m1<false>(half, scale.factor), static_cast<unsigned char>(scale.code)};
+}
+// Several such halves of a lane, all the long way if one has to: both lanes of a pair, in blocks of
+// threads with one dimension.
+template <int kHalves, typename T>
+__device__ __forceinline__ void encode_nvfp4_halves(const Unit<T> (&halves)[kHalves],
+                                                    const Nvfp4Pair (&pairs)[kHalves],
+                                                    float global_scale,
+                                                    Nvfp4Half (&encoded)[kHalves]) {
+  BlockScale scales[kHalves];
+  bool is_ordinary = true;
+#pragma unroll
+  for (int i = 0; i < kHalves; ++i) {
+    scales[i] = nvfp4_scale_of_sixth<true>(pairs[i].sixth, global_scale);
+    is_ordinary &= has_plain_divisions(pairs[i].amax, global_scale) &
+                   __fmul_rn(pairs[i].amax, scales[i].factor) <= 8.0f;
+  }
+  if (is_ordinary) {
+#pragma unroll
+    for (int i = 0; i < kHalves; ++i) {
+      const uint32_t codes = encode_e2m1<true>(halves[i], scales[i].factor);
+      encoded[i] = {scales[i].factor == 0.0f ? 0 : codes,
+                    static_cast<unsigned char>(scales[i].code)};
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kHalves; ++i) encoded[i] = encode_nvfp4_half_any(halves[i], global_scale);
+  }
+}
+
 }  // namespace ac4k

@@ -14,93 +14,107 @@ __device__ __forceinline__ uint32_t magnitude_bits(float value) {
   return __float_as_uint(value) & 0x7fffffffu;
 }
 
-// Extents that several threads leave for others.
+// Extents that several warps or blocks leave for others.
 template <typename Format, int kCount>
 struct ExtentArray {
+  static_assert(kCount <= 32);
   static constexpr int kParts = has_zero<Format> ? 2 : 1;
   float parts[kParts][kCount];
 
+  __device__ __forceinline__ void store(uint32_t index, const Extent<Format>& extent) {
+    parts[0][index] = extent.high;
+    if constexpr (has_zero<Format>) parts[1][index] = extent.low;
+  }
   // The extent of the first `count`, in each lane of a warp.
   __device__ __forceinline__ Extent<Format> extent_of(uint32_t count) const {
     Extent<Format> extent{};
-    for (uint32_t i = threadIdx.x % 32; i < count; i += 32) {
-      extent.high = fmaxf(extent.high, parts[0][i]);
-      if constexpr (has_zero<Format>) extent.low = fminf(extent.low, parts[1][i]);
+    const uint32_t lane = threadIdx.x % 32;
+    if (lane < count) {
+      extent.high = parts[0][lane];
+      if constexpr (has_zero<Format>) extent.low = parts[1][lane];
     }
     return warp_extent(extent);
   }
 };
 
-// Grid: one cluster, or one block without any. Each warp sends its extent to every block, which is
-// all they have to agree on: no barrier of the block, and of the cluster only the one that says
-// that all have started. Registers hold x meanwhile. Roofline: latency.
-template <typename Codes>
-__device__ __forceinline__ void quantize_in_cluster(const typename Codes::Params& params) {
+// Grid: one cluster, or one block without any. Registers hold x while each block sends its extent
+// to all others: all they have to agree on. Of the barriers of the cluster only the one that says
+// that all have started. Roofline: latency.
+template <typename Codes, int kUnits>
+__device__ __forceinline__ void quantize_in_cluster_of(const typename Codes::Params& params) {
   using T = typename Codes::Element;
   using Format = typename Codes::Format;
-  constexpr int kItems = kClusterTensorUnits / Codes::kUnits;
-  using Extents = ExtentArray<Format, kMaxClusterBlocks * kClusterTensorThreads / 32>;
-  __shared__ Extents extents;
+  using BlockExtents = ExtentArray<Format, kTensorClusterBlocks>;
+  __shared__ ExtentArray<Format, kClusterTensorThreads / 32> of_warps;
+  __shared__ BlockExtents of_blocks;
   __shared__ uint64_t received_barrier;
   const uint32_t received = shared_address(&received_barrier);
-  const uint32_t rank = cluster_rank(), num_blocks = cluster_size();
-  const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const auto num_items = static_cast<uint32_t>(params.num_elements) / (Codes::kUnits * kUnit);
+  const uint32_t rank = blockIdx.x, num_blocks = gridDim.x;
+  const auto num_units = static_cast<uint32_t>(params.num_elements) / kUnit;
   const uint32_t first = rank * blockDim.x + threadIdx.x, step = num_blocks * blockDim.x;
   const bool alone = num_blocks == 1;  // then there is no cluster that could be sent to
   if (!alone) {
     if (threadIdx.x == 0) {
       init_barrier(received, 1);
       publish_barriers();
-      arrive_and_expect(
-          received, num_blocks * warps * Extents::kParts * static_cast<uint32_t>(sizeof(float)));
+      arrive_and_expect(received,
+                        num_blocks * BlockExtents::kParts * static_cast<uint32_t>(sizeof(float)));
     }
     cluster_announce();
   }
   wait_for_previous_kernels();
-  Unit<T> units[kItems][Codes::kUnits];
+  Unit<T> units[kUnits];
 #pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const uint32_t item = first + i * step;
-    const T* x = static_cast<const T*>(params.quantize.x) +
-                 static_cast<int64_t>(item) * Codes::kUnits * kUnit;
-#pragma unroll
-    for (int u = 0; u < Codes::kUnits; ++u)
-      units[i][u] = item < num_items ? Unit<T>::load(x + u * kUnit) : Unit<T>::zero();
+  for (int i = 0; i < kUnits; ++i) {
+    const uint32_t unit = first + i * step;
+    units[i] = Unit<T>::zero();
+    if (unit < num_units) {
+      units[i] = Unit<T>::load(static_cast<const T*>(params.quantize.x) +
+                               static_cast<int64_t>(unit) * kUnit);
+    }
   }
   allow_next_kernel();
   Extent<Format> extent{};
 #pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-#pragma unroll
-    for (int u = 0; u < Codes::kUnits; ++u) extent.include(units[i][u]);
-  }
+  for (int i = 0; i < kUnits; ++i) extent.include(units[i]);
   extent = warp_extent(extent);
-  const uint32_t index = rank * warps + warp;
-  float* high = &extents.parts[0][index];
-  float* low = &extents.parts[Extents::kParts - 1][index];
-  if (alone) {
-    if (lane == 0) {
-      *high = extent.high;
-      if constexpr (has_zero<Format>) *low = extent.low;
-    }
-    __syncthreads();
-  } else {
+  const uint32_t warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (lane == 0) of_warps.store(warp, extent);
+  __syncthreads();
+  if (!alone) {
     cluster_wait();  // all blocks have started, their barriers are initialised
-    if (lane < num_blocks) {
-      send(shared_address(high), received, lane, extent.high);
-      if constexpr (has_zero<Format>) send(shared_address(low), received, lane, extent.low);
+    if (warp == 0) {
+      extent = of_warps.extent_of(warps);
+      if (lane < num_blocks) {
+        send(shared_address(&of_blocks.parts[0][rank]), received, lane, extent.high);
+        if constexpr (has_zero<Format>)
+          send(shared_address(&of_blocks.parts[1][rank]), received, lane, extent.low);
+      }
     }
-    wait_for(received, 0);
   }
-  const typename Codes::Rule rule = Codes::rule_of(params, extents.extent_of(num_blocks * warps));
+  typename Codes::Prepared prepared[kUnits];
 #pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const uint32_t item = first + i * step;
-    if (item < num_items) Codes::encode(params, item, units[i], rule);
+  for (int i = 0; i < kUnits; ++i) prepared[i] = Codes::prepare(units[i]);
+  if (alone) {
+    extent = of_warps.extent_of(warps);
+  } else {
+    wait_for(received, 0);
+    extent = of_blocks.extent_of(num_blocks);
   }
+  const typename Codes::Rule rule = Codes::rule_of(params, extent);
+  Codes::encode_units(params, first, step, num_units, units, prepared, rule);
   if (first == 0) Codes::store_rule(params, rule);
   Codes::store_padding(params, first, step);
+}
+template <typename Codes>
+__device__ __forceinline__ void quantize_in_cluster(const typename Codes::Params& params) {
+  if (params.units_a_thread == kClusterTensorUnits / 4) {
+    quantize_in_cluster_of<Codes, kClusterTensorUnits / 4>(params);
+  } else if (params.units_a_thread == kClusterTensorUnits / 2) {
+    quantize_in_cluster_of<Codes, kClusterTensorUnits / 2>(params);
+  } else {
+    quantize_in_cluster_of<Codes, kClusterTensorUnits>(params);
+  }
 }
 
 // An extent in one word, so that it is there as a whole or not at all: the sign, which neither part
@@ -204,8 +218,7 @@ __device__ __forceinline__ void quantize_in_grid(const typename Codes::Params& p
   });
   extent = warp_extent(extent);
   if (thread % 32 == 0) {
-    extents.parts[0][warp] = extent.high;
-    if constexpr (has_zero<Format>) extents.parts[1][warp] = extent.low;
+    extents.store(static_cast<uint32_t>(warp), extent);
   }
   synchronise<1, kTileConsumers>();
   if (warp == 0) {

@@ -13,7 +13,8 @@ template <typename Params>
 struct FlatParams {
   Params quantize;
   long long num_elements;  // below 2^34: blocks of 16 are numbered in 31 bits
-  long long share;  // elements of a block where x has a grid; a multiple of kShareUnits units
+  long long share;     // elements of a block where x has a grid; a multiple of kShareUnits units
+  int units_a_thread;  // where x has a cluster: that a thread has room for
   FastDivisor blocks_a_row;  // NVFP4
 };
 inline constexpr int kShareUnits = 16;
@@ -27,7 +28,10 @@ struct TensorStartParams {
   float* scale;  // negative until it is known
 };
 
-// One cluster: units a thread keeps in registers.
+// One cluster: most blocks, most threads of one, most units a thread keeps in registers (the others
+// have half or a quarter of that). Rather units than threads: what a warp does once, whatever it
+// has, takes as long as two units.
+inline constexpr int kTensorClusterBlocks = 16;
 inline constexpr int kClusterTensorThreads = 512;
 inline constexpr int kClusterTensorUnits = 8;
 

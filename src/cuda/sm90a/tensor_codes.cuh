@@ -25,7 +25,9 @@ __device__ __forceinline__ ExtentSlot load_relaxed(const ExtentSlot* address) {
 
 // Such a type has: Element and Format of x and its Extent; kUnits, neighbours that are encoded
 // together; the Rule that comes from the extent and is an output, its scale last, which is not
-// negative; encode() of item `item`; and what else has to be written.
+// negative; encode() of item `item`; and what else has to be written. In a cluster a thread has
+// single units, each `step` behind the one before: prepare() finds what it can before the rule is
+// known, encode_units() stores those below `num_units`, both by whole warps.
 template <typename T, typename TheFormat>
 struct ByteCodes {
   using Element = T;
@@ -56,6 +58,21 @@ struct ByteCodes {
     static_cast<uint2*>(params.quantize.codes)[item] =
         encode_unit<Format>(units[0], rule.inverse, rule.zero);
   }
+  struct Prepared {};
+  static __device__ __forceinline__ Prepared prepare(const Unit<T>&) { return {}; }
+  template <int kCount>
+  static __device__ __forceinline__ void encode_units(const Params& params, uint32_t first,
+                                                      uint32_t step, uint32_t num_units,
+                                                      const Unit<T> (&units)[kCount],
+                                                      const Prepared (&)[kCount],
+                                                      const Rule& rule) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const uint2 codes = encode_unit<Format>(units[i], rule.inverse, rule.zero);
+      const uint32_t unit = first + i * step;
+      if (unit < num_units) static_cast<uint2*>(params.quantize.codes)[unit] = codes;
+    }
+  }
   static __device__ __forceinline__ void store_padding(const Params&, uint32_t, uint32_t) {}
 };
 
@@ -81,13 +98,28 @@ struct Nvfp4Codes {
                                                 const Unit<T> (&units)[kUnits], Rule rule) {
     const Nvfp4Block block = encode_nvfp4(units, rule);
     static_cast<unsigned long long*>(params.quantize.codes)[item] = block.codes;
-    int64_t place = item;
-    if (params.quantize.tiled) {
-      const uint32_t row = divide(item, params.blocks_a_row);
-      place = tiled_scale_offset(row, static_cast<int>(item - row * params.blocks_a_row.divisor),
-                                 scale_tiles(params));
+    store_scale(params, item, block.scale);
+  }
+  using Prepared = Nvfp4Pair;
+  static __device__ __forceinline__ Prepared prepare(const Unit<T>& half) {
+    return nvfp4_pair(half);
+  }
+  template <int kCount>
+  static __device__ __forceinline__ void encode_units(const Params& params, uint32_t first,
+                                                      uint32_t step, uint32_t num_units,
+                                                      const Unit<T> (&units)[kCount],
+                                                      const Prepared (&prepared)[kCount],
+                                                      Rule rule) {
+    Nvfp4Half halves[kCount];
+    encode_nvfp4_halves(units, prepared, rule, halves);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const uint32_t unit = first + i * step;
+      if (unit < num_units) {
+        static_cast<uint32_t*>(params.quantize.codes)[unit] = halves[i].codes;
+        if (unit % kUnits == 0) store_scale(params, unit / kUnits, halves[i].scale);
+      }
     }
-    static_cast<unsigned char*>(params.quantize.scales)[place] = block.scale;
   }
   // Zeros to the right of all rows and below the last, by `num_threads` threads.
   static __device__ __forceinline__ void store_padding(const Params& params, uint32_t thread,
@@ -109,6 +141,16 @@ struct Nvfp4Codes {
   }
 
  private:
+  static __device__ __forceinline__ void store_scale(const Params& params, uint32_t item,
+                                                     unsigned char scale) {
+    int64_t place = item;
+    if (params.quantize.tiled) {
+      const uint32_t row = divide(item, params.blocks_a_row);
+      place = tiled_scale_offset(row, static_cast<int>(item - row * params.blocks_a_row.divisor),
+                                 scale_tiles(params));
+    }
+    static_cast<unsigned char*>(params.quantize.scales)[place] = scale;
+  }
   static __device__ __forceinline__ int scale_tiles(const Params& params) {
     return static_cast<int>((params.blocks_a_row.divisor + kScaleTileBlocks - 1) /
                             kScaleTileBlocks);
