@@ -147,7 +147,7 @@ __device__ __forceinline__ typename Codes::Rule rule_of_grid(
       extent.include(extent_of<Format>(slot));
     }
     const typename Codes::Rule rule = Codes::rule_of(params, warp_extent(extent));
-    if (first_lane) Codes::store_rule(params, rule);
+    if (first_lane) Codes::publish_rule(params, rule);
     return rule;
   }
   if (!first_lane) return {};

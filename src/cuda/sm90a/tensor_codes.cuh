@@ -6,12 +6,24 @@
 
 namespace ac4k {
 
-__device__ __forceinline__ void store_release(float* address, float value) {
-  asm volatile("st.release.gpu.global.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
+// Those with a zero point beside the scale order the two; the others have nothing else to tell, and
+// a release would wait for all memory.
+template <bool kOrdered>
+__device__ __forceinline__ void publish_scale(float* address, float value) {
+  if constexpr (kOrdered) {
+    asm volatile("st.release.gpu.global.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
+  } else {
+    asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" ::"l"(address), "f"(value) : "memory");
+  }
 }
-__device__ __forceinline__ float load_acquire(const float* address) {
+template <bool kOrdered>
+__device__ __forceinline__ float see_scale(const float* address) {
   float value;
-  asm volatile("ld.acquire.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(address) : "memory");
+  if constexpr (kOrdered) {
+    asm volatile("ld.acquire.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(address) : "memory");
+  } else {
+    asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(address) : "memory");
+  }
   return value;
 }
 __device__ __forceinline__ void store_relaxed(ExtentSlot* address, ExtentSlot value) {
@@ -42,10 +54,14 @@ struct ByteCodes {
   }
   static __device__ __forceinline__ void store_rule(const Params& params, const Rule& rule) {
     if constexpr (has_zero<Format>) *params.quantize.zero = rule.zero;
-    store_release(params.quantize.scale, rule.scale);
+    *params.quantize.scale = rule.scale;
+  }
+  static __device__ __forceinline__ void publish_rule(const Params& params, const Rule& rule) {
+    if constexpr (has_zero<Format>) *params.quantize.zero = rule.zero;
+    publish_scale<has_zero<Format>>(params.quantize.scale, rule.scale);
   }
   static __device__ __forceinline__ float load_scale(const Params& params) {
-    return load_acquire(params.quantize.scale);
+    return see_scale<has_zero<Format>>(params.quantize.scale);
   }
   // After load_scale() gave one that is not negative.
   static __device__ __forceinline__ Rule rule_with(const Params& params, float scale) {
@@ -88,10 +104,13 @@ struct Nvfp4Codes {
     return nvfp4_global_scale(extent.high);
   }
   static __device__ __forceinline__ void store_rule(const Params& params, Rule rule) {
-    store_release(params.quantize.global_scale, rule);
+    *params.quantize.global_scale = rule;
+  }
+  static __device__ __forceinline__ void publish_rule(const Params& params, Rule rule) {
+    publish_scale<false>(params.quantize.global_scale, rule);
   }
   static __device__ __forceinline__ float load_scale(const Params& params) {
-    return load_acquire(params.quantize.global_scale);
+    return see_scale<false>(params.quantize.global_scale);
   }
   static __device__ __forceinline__ Rule rule_with(const Params&, float scale) { return scale; }
   static __device__ __forceinline__ void encode(const Params& params, uint32_t item,
