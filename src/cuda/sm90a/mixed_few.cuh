@@ -243,6 +243,12 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   for (; i < whole_stages; i += kGroups) multiply_stage(Layout::kStageBlocks);
   if (i < work.num_stages) multiply_stage(num_blocks - i * Layout::kStageBlocks);
 
+  if constexpr (kColumns > 8 && kSumFactor<Format, T> != 1.0f) {
+#pragma unroll
+    for (int n = 0; n < kRowTiles * kColumns / 2; ++n) {
+      sums[n / (kColumns / 2)][n / 4 % (kColumns / 8)][n % 4] *= kSumFactor<Format, T>;
+    }
+  }
   add_up<T, kColumns, kGroups, 1, kRowTiles>(
       params,
       {unaligned + (layout.partial - start), layout.received, layout.all_received, work.row_tile,

@@ -364,6 +364,10 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
   }
   if (num_blocks % kStageBlocks != 0) multiply_stage<Format, T, 1>(rings, w, group, thread, state);
   wait_for_products<0>();
+  if constexpr (kSumFactor<Format, T> != 1.0f) {
+#pragma unroll
+    for (float& sum : state.sums) sum *= kSumFactor<Format, T>;
+  }
   write_sums<T, Layout>(params, shared, base, rings.sums_received(), state.sums, feature_tile,
                         first_token);
 }

@@ -27,6 +27,13 @@ __device__ __forceinline__ uint32_t pair_of(float low, float high) {
   }
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
+template <typename Pair>
+__device__ __forceinline__ uint32_t bits_of(const Pair& pair) {
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+__device__ __forceinline__ __nv_bfloat162 bfloat_pair(uint32_t bits) {
+  return *reinterpret_cast<const __nv_bfloat162*>(&bits);
+}
 // One of two numbers, twice.
 template <typename T, int kHigh>
 __device__ __forceinline__ typename PairOf<T>::type twice(uint32_t bits) {
@@ -38,50 +45,18 @@ __device__ __forceinline__ typename PairOf<T>::type twice(uint32_t bits) {
   }
 }
 
-// What makes weights with offsets in bfloat16, which has too few bits to round scale and offset
-// each on its own: the scale in two parts, and so much of the offset as are whole scales as an
-// integer, which is added to the codes exactly. What is left of it is smaller than a scale.
-struct ShiftedFactors {
-  float scale, scale_rest, offset_rest, zero;
-
-  // Codes come with a bias; less than it, they are exact up to 256, and so is what is added.
-  __device__ __forceinline__ ShiftedFactors(float s, float offset, float bias) {
-    constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: has no bits for fractions
-    scale = __uint_as_float(pair_of<__nv_bfloat16>(0.0f, s) & 0xffff0000u);
-    scale_rest = s - scale;
-    float inverse;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(s));
-    const float whole = __fadd_rn(__fmaf_rn(offset, inverse, kRound), -kRound);
-    zero = fminf(fmaxf(whole - bias, -256.0f), -1.0f);
-    offset_rest = __fmaf_rn(-(zero + bias), s, offset);
-  }
-};
-
 // What integers of each group are multiplied by, and what is added, as pairs of T for the rows r
 // (0) and r + 8 (1), rounded to T.
 template <typename T, typename Format>
 class GroupFactors {
  public:
-  static constexpr bool kBiased = Format::kHasOffsets && is_same<T, __nv_bfloat16>;
-
   __device__ __forceinline__ GroupFactors() {}
   explicit __device__ __forceinline__ GroupFactors(const typename Format::Scales& scales) {
 #pragma unroll
     for (int g = 0; g < Format::kGroups; ++g) {
-      const float s0 = scales.scale[0][g], s1 = scales.scale[1][g];
-      if constexpr (kBiased) {
-        constexpr float kBias = Format::Planes::template kBias<T>;
-        const ShiftedFactors f0(s0, scales.offset[0][g], kBias);
-        const ShiftedFactors f1(s1, scales.offset[1][g], kBias);
-        words_[g][kScale] = pair_of<T>(f0.scale, f1.scale);
-        words_[g][kRest] = pair_of<T>(f0.scale_rest, f1.scale_rest);
-        words_[g][kOffset] = pair_of<T>(f0.offset_rest, f1.offset_rest);
-        words_[g][kZero] = pair_of<T>(f0.zero, f1.zero);
-      } else {
-        words_[g][kScale] = pair_of<T>(s0, s1);
-        if constexpr (Format::kHasOffsets) {
-          words_[g][kOffset] = pair_of<T>(scales.offset[0][g], scales.offset[1][g]);
-        }
+      words_[g][kScale] = pair_of<T>(scales.scale[0][g], scales.scale[1][g]);
+      if constexpr (Format::kHasOffsets) {
+        words_[g][kOffset] = pair_of<T>(scales.offset[0][g], scales.offset[1][g]);
       }
     }
   }
@@ -100,28 +75,208 @@ class GroupFactors {
     return theirs;
   }
 
-  template <int g, int kRow>
-  __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
-    auto pair = *reinterpret_cast<const typename PairOf<T>::type*>(&integers);
-    const auto scale = twice<T, kRow>(words_[g][kScale]);
-    if constexpr (kBiased) {
-      pair = __hadd2(pair, twice<T, kRow>(words_[g][kZero]));
-      pair = __hfma2(
-          pair, scale,
-          __hfma2(pair, twice<T, kRow>(words_[g][kRest]), twice<T, kRow>(words_[g][kOffset])));
-    } else if constexpr (Format::kHasOffsets) {
-      pair = __hfma2(pair, scale, twice<T, kRow>(words_[g][kOffset]));
-    } else {
-      pair = __hmul2(pair, scale);
-    }
-    return *reinterpret_cast<const uint32_t*>(&pair);
+  template <int kStep>
+  __device__ __forceinline__ void make(const typename Format::Planes::Codes& codes,
+                                       uint32_t (&a)[4]) const {
+    Format::Planes::template fragment<T, kStep>(codes, a);
+    constexpr int g = kStep * Format::kGroups / 4;
+    a[0] = weights<g, 0>(a[0]);
+    a[1] = weights<g, 1>(a[1]);
+    a[2] = weights<g, 0>(a[2]);
+    a[3] = weights<g, 1>(a[3]);
   }
 
  private:
-  static constexpr int kScale = 0, kOffset = 1, kRest = 2, kZero = 3;
-  static constexpr int kKinds = kBiased ? 4 : Format::kHasOffsets ? 2 : 1;
+  static constexpr int kScale = 0, kOffset = 1;
+  static constexpr int kKinds = Format::kHasOffsets ? 2 : 1;
+
+  template <int g, int kRow>
+  __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
+    const auto pair = *reinterpret_cast<const typename PairOf<T>::type*>(&integers);
+    const auto scale = twice<T, kRow>(words_[g][kScale]);
+    if constexpr (Format::kHasOffsets) {
+      return bits_of(__hfma2(pair, scale, twice<T, kRow>(words_[g][kOffset])));
+    } else {
+      return bits_of(__hmul2(pair, scale));
+    }
+  }
 
   uint32_t words_[Format::kGroups][kKinds];
+};
+
+// --- Weights of bfloat16 from tiny numbers ------------------------------------------------------
+
+template <typename Format, typename T>
+inline constexpr bool kFromTiny = is_same<T, __nv_bfloat16> && Format::Planes::kTiny;
+
+// Without offsets scales make up for what codes are too small by, all but this: a scale has to be a
+// bfloat16. Sums of products are multiplied by it in the end.
+inline constexpr int kTinyRest = 32;
+template <typename Format, typename T>
+inline constexpr float kSumFactor = kFromTiny<Format, T> && !Format::kHasOffsets ? 0x1p32f : 1.0f;
+
+// weight = scale * code + addend, rounded once: the addend is the scale times a power of two.
+template <typename Format>
+class TinyFactors {
+ public:
+  __device__ __forceinline__ TinyFactors() {}
+  explicit __device__ __forceinline__ TinyFactors(const typename Format::Scales& scales) {
+    constexpr int kExponent = -kTinyRest - kTinyExponent;
+#pragma unroll
+    for (int g = 0; g < Format::kGroups; ++g) {
+      const uint32_t rounded = pair_of<__nv_bfloat16>(scales.scale[0][g], scales.scale[1][g]);
+      scale_[g] = bits_of(__hmul2(bfloat_pair(rounded),
+                                  powers_of_two<kExponent - Planes::template kTinyPlace<0>,
+                                                kExponent - Planes::template kTinyPlace<1>>()));
+    }
+    add_addends();
+  }
+  template <int kLane>
+  __device__ __forceinline__ TinyFactors of_lane() const {
+    TinyFactors theirs;
+#pragma unroll
+    for (int g = 0; g < Format::kGroups; ++g) {
+      theirs.scale_[g] = __shfl_sync(0xffffffffu, scale_[g], kLane, 4);
+    }
+    theirs.add_addends();
+    return theirs;
+  }
+
+  template <int kStep>
+  __device__ __forceinline__ void make(const typename Format::Planes::Codes& codes,
+                                       uint32_t (&a)[4]) const {
+    a[0] = weights<kStep, 0>(codes);
+    a[1] = weights<kStep, 1>(codes);
+    a[2] = weights<kStep, 2>(codes);
+    a[3] = weights<kStep, 3>(codes);
+  }
+
+ private:
+  using Planes = typename Format::Planes;
+
+  __device__ __forceinline__ void add_addends() {
+    constexpr int kExponent = Planes::kTinyZeroExponent + kTinyExponent;
+    constexpr uint32_t kMinusZero = 0x80008000u |
+                                    kPowerOfTwo<kExponent + Planes::template kTinyPlace<0>> |
+                                    kPowerOfTwo<kExponent + Planes::template kTinyPlace<1>> << 16;
+#pragma unroll
+    for (int g = 0; g < Format::kGroups; ++g) {
+      addend_[g] = bits_of(__hmul2(bfloat_pair(scale_[g]), bfloat_pair(kMinusZero)));
+    }
+  }
+  template <int kStep, int i>
+  __device__ __forceinline__ uint32_t weights(const typename Planes::Codes& codes) const {
+    constexpr int g = kStep * Format::kGroups / 4;
+    uint32_t low, high;
+    Planes::template tiny_parts<kStep, i>(codes, low, high);
+    __nv_bfloat162 code = bfloat_pair(low);
+    if constexpr (Planes::kTinyHighBits > 0) {
+      constexpr int kExponent = Planes::kTinyLowBits + Planes::template kTinyPlace<i> -
+                                Planes::template kTinyHighPlace<kStep, i>;
+      code = __hfma2(bfloat_pair(high), powers_of_two<kExponent>(), code);
+    }
+    return bits_of(__hfma2(code, twice<__nv_bfloat16, i % 2>(scale_[g]),
+                           twice<__nv_bfloat16, i % 2>(addend_[g])));
+  }
+
+  uint32_t scale_[Format::kGroups], addend_[Format::kGroups];
+};
+
+// bfloat16 has too few bits to round an offset as it is: as many whole scales of it as there are
+// are added to the codes, exactly; what is left is smaller than a scale. These sums are not tiny.
+struct ShiftedFactors {
+  static constexpr int kExponent = -10;  // of the unit of codes
+  float scale, zero, rest;
+
+  __device__ __forceinline__ ShiftedFactors(float s, float offset) {
+    constexpr float kUnit = 0x1p-10f, kMost = 128 * kUnit;  // all sums are exact, below 256
+    constexpr float kRound = 0x1.8p23f * kUnit;             // has no bits for fractions of the unit
+    scale = s * (1 / kUnit);
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(scale));
+    const float whole = __fadd_rn(__fmaf_rn(offset, inverse, kRound), -kRound);
+    zero = fminf(fmaxf(whole, -kMost), kMost);
+    rest = __fmaf_rn(-zero, scale, offset);
+  }
+};
+
+// A step of 16 columns: weight = scale * (code + zero) + rest, where factors.scale<g, row>() and
+// the like are pairs.
+template <typename Format, int kStep, int i, typename Factors>
+__device__ __forceinline__ uint32_t shifted_weights(const typename Format::Planes::Codes& codes,
+                                                    const Factors& factors) {
+  using Planes = typename Format::Planes;
+  constexpr int g = kStep * Format::kGroups / 4, kRow = i % 2;
+  constexpr int kUp = ShiftedFactors::kExponent - kTinyExponent;
+  uint32_t low, high;
+  Planes::template tiny_parts<kStep, i>(codes, low, high);
+  __nv_bfloat162 zero = factors.template zero<g, kRow>();
+  if constexpr (Planes::kTinyHighBits > 0) {
+    constexpr int kExponent =
+        kUp + Planes::kTinyLowBits - Planes::template kTinyHighPlace<kStep, i>;
+    zero = __hfma2(bfloat_pair(high), powers_of_two<kExponent>(), zero);
+  }
+  const __nv_bfloat162 code =
+      __hfma2(bfloat_pair(low), powers_of_two<kUp - Planes::template kTinyPlace<i>>(), zero);
+  return bits_of(
+      __hfma2(code, factors.template scale<g, kRow>(), factors.template rest<g, kRow>()));
+}
+template <typename Format, int kStep, typename Factors>
+__device__ __forceinline__ void make_shifted(const typename Format::Planes::Codes& codes,
+                                             const Factors& factors, uint32_t (&a)[4]) {
+  a[0] = shifted_weights<Format, kStep, 0>(codes, factors);
+  a[1] = shifted_weights<Format, kStep, 1>(codes, factors);
+  a[2] = shifted_weights<Format, kStep, 2>(codes, factors);
+  a[3] = shifted_weights<Format, kStep, 3>(codes, factors);
+}
+
+// Of all groups, in pairs for the rows r and r + 8.
+template <typename Format>
+class ShiftedGroupFactors {
+ public:
+  __device__ __forceinline__ ShiftedGroupFactors() {}
+  explicit __device__ __forceinline__ ShiftedGroupFactors(const typename Format::Scales& scales) {
+#pragma unroll
+    for (int g = 0; g < Format::kGroups; ++g) {
+      const ShiftedFactors f0(scales.scale[0][g], scales.offset[0][g]);
+      const ShiftedFactors f1(scales.scale[1][g], scales.offset[1][g]);
+      words_[g][kScale] = pair_of<__nv_bfloat16>(f0.scale, f1.scale);
+      words_[g][kZero] = pair_of<__nv_bfloat16>(f0.zero, f1.zero);
+      words_[g][kRest] = pair_of<__nv_bfloat16>(f0.rest, f1.rest);
+    }
+  }
+  template <int kLane>
+  __device__ __forceinline__ ShiftedGroupFactors of_lane() const {
+    ShiftedGroupFactors theirs;
+#pragma unroll
+    for (int i = 0; i < 3 * Format::kGroups; ++i) {
+      theirs.words_[i / 3][i % 3] = __shfl_sync(0xffffffffu, words_[i / 3][i % 3], kLane, 4);
+    }
+    return theirs;
+  }
+
+  template <int g, int kRow>
+  __device__ __forceinline__ __nv_bfloat162 scale() const {
+    return twice<__nv_bfloat16, kRow>(words_[g][kScale]);
+  }
+  template <int g, int kRow>
+  __device__ __forceinline__ __nv_bfloat162 zero() const {
+    return twice<__nv_bfloat16, kRow>(words_[g][kZero]);
+  }
+  template <int g, int kRow>
+  __device__ __forceinline__ __nv_bfloat162 rest() const {
+    return twice<__nv_bfloat16, kRow>(words_[g][kRest]);
+  }
+  template <int kStep>
+  __device__ __forceinline__ void make(const typename Format::Planes::Codes& codes,
+                                       uint32_t (&a)[4]) const {
+    make_shifted<Format, kStep>(codes, *this, a);
+  }
+
+ private:
+  static constexpr int kScale = 0, kZero = 1, kRest = 2;
+
+  uint32_t words_[Format::kGroups][3];
 };
 
 // The same where a sub-block has a header of its own, with two groups: each of the four lanes with
@@ -129,33 +284,38 @@ class GroupFactors {
 template <typename Format>
 class LaneFactors {
  public:
-  static constexpr bool kBiased = true;
-
   __device__ __forceinline__ LaneFactors(uint32_t block, int thread) {
     const float2 both = halves(Format::lane_header(block, thread));
-    constexpr float kBias = Format::Planes::template kBias<__nv_bfloat16>;
-    const ShiftedFactors own(both.x, __fmaf_rn(both.x, Format::Planes::kZero, both.y), kBias);
+    const ShiftedFactors own(both.x, both.y);
     const uint32_t large = pair_of<__nv_bfloat16>(own.scale, own.zero);
-    const uint32_t small = pair_of<__nv_bfloat16>(own.scale_rest, own.offset_rest);
+    const uint32_t small = pair_of<__nv_bfloat16>(own.rest, own.rest);
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) {
       large_[lane] = __shfl_sync(0xffffffffu, large, lane, 4);
       small_[lane] = __shfl_sync(0xffffffffu, small, lane, 4);
     }
   }
+
   template <int g, int kRow>
-  __device__ __forceinline__ uint32_t weights(uint32_t integers) const {
-    constexpr int kLane = 2 * kRow + g;
-    const uint32_t large = large_[kLane], small = small_[kLane];
-    auto pair = *reinterpret_cast<const __nv_bfloat162*>(&integers);
-    pair = __hadd2(pair, twice<__nv_bfloat16, 1>(large));
-    pair = __hfma2(pair, twice<__nv_bfloat16, 0>(large),
-                   __hfma2(pair, twice<__nv_bfloat16, 0>(small), twice<__nv_bfloat16, 1>(small)));
-    return *reinterpret_cast<const uint32_t*>(&pair);
+  __device__ __forceinline__ __nv_bfloat162 scale() const {
+    return twice<__nv_bfloat16, 0>(large_[2 * kRow + g]);
+  }
+  template <int g, int kRow>
+  __device__ __forceinline__ __nv_bfloat162 zero() const {
+    return twice<__nv_bfloat16, 1>(large_[2 * kRow + g]);
+  }
+  template <int g, int kRow>
+  __device__ __forceinline__ __nv_bfloat162 rest() const {
+    return bfloat_pair(small_[2 * kRow + g]);
+  }
+  template <int kStep>
+  __device__ __forceinline__ void make(const typename Format::Planes::Codes& codes,
+                                       uint32_t (&a)[4]) const {
+    make_shifted<Format, kStep>(codes, *this, a);
   }
 
  private:
-  uint32_t large_[4], small_[4];  // scale and zero; rests of scale and offset
+  uint32_t large_[4], small_[4];  // scale and zero; rest, twice
 };
 
 // How the weights of a format are made: with scales of type T as they are (kScalesInT), with
@@ -169,11 +329,31 @@ template <typename Format, typename T>
 inline constexpr bool kMadeByLanes =
     is_same<T, __nv_bfloat16> && requires { Format::lane_header(0u, 0); };
 
+template <typename Format, typename T>
+struct FactorsOf {
+  using type = GroupFactors<T, Format>;
+};
+template <typename Format, typename T>
+  requires(kFromTiny<Format, T> && !Format::kHasOffsets)
+struct FactorsOf<Format, T> {
+  using type = TinyFactors<Format>;
+};
+template <typename Format, typename T>
+  requires(kFromTiny<Format, T> && Format::kHasOffsets && !kMadeByLanes<Format, T>)
+struct FactorsOf<Format, T> {
+  using type = ShiftedGroupFactors<Format>;
+};
+template <typename Format, typename T>
+  requires kMadeByLanes<Format, T>
+struct FactorsOf<Format, T> {
+  using type = LaneFactors<Format>;
+};
+
 // What all sub-blocks of a block share, and what one of them takes of it.
 template <typename Format, typename T>
 struct WeightScales {
+  using Scales = typename FactorsOf<Format, T>::type;
   using Header = typename Format::Header;
-  using Scales = GroupFactors<T, Format>;
 };
 template <typename Format, typename T>
   requires kScalesInT<Format>
@@ -182,16 +362,10 @@ struct WeightScales<Format, T> {
   using Scales = typename Format::Pairs;
 };
 template <typename Format, typename T>
-  requires kSharedByLanes<Format>
+  requires(kSharedByLanes<Format> || kMadeByLanes<Format, T>)
 struct WeightScales<Format, T> {
-  using Header = GroupFactors<T, Format>;
-  using Scales = GroupFactors<T, Format>;
-};
-template <typename Format, typename T>
-  requires kMadeByLanes<Format, T>
-struct WeightScales<Format, T> {
-  using Header = LaneFactors<Format>;
-  using Scales = LaneFactors<Format>;
+  using Header = typename FactorsOf<Format, T>::type;
+  using Scales = Header;
 };
 template <typename Format, typename T>
 using WeightHeader = typename WeightScales<Format, T>::Header;
@@ -200,6 +374,8 @@ template <typename Format, typename T>
 __device__ __forceinline__ WeightHeader<Format, T> weight_header(uint32_t block, int thread) {
   if constexpr (kMadeByLanes<Format, T>) {
     return WeightHeader<Format, T>(block, thread);
+  } else if constexpr (kSharedByLanes<Format> && kFromTiny<Format, T>) {
+    return WeightHeader<Format, T>(Format::decoded(block, thread));
   } else {
     return WeightHeader<Format, T>(Format::header(block, thread));
   }
@@ -219,16 +395,7 @@ class SubBlockWeights {
       Planes::template fragment<T, kStep>(codes_, a);
       Format::template scale_step<kStep>(scales_, a);
     } else {
-      constexpr int g = kStep * Format::kGroups / 4;
-      if constexpr (Scales::kBiased) {
-        Planes::template biased_fragment<T, kStep>(codes_, a);
-      } else {
-        Planes::template fragment<T, kStep>(codes_, a);
-      }
-      a[0] = scales_.template weights<g, 0>(a[0]);
-      a[1] = scales_.template weights<g, 1>(a[1]);
-      a[2] = scales_.template weights<g, 0>(a[2]);
-      a[3] = scales_.template weights<g, 1>(a[3]);
+      scales_.template make<kStep>(codes_, a);
     }
   }
 

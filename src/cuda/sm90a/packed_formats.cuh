@@ -188,11 +188,16 @@ struct SuperBlocks {
   static constexpr int kBytes = Planes::kBytes + 32 * Decode::kQuadBytes;
   using Scales = GroupScales<kGroups, kHasOffsets>;
   using Header = Scales;
-  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+  // weight = scale * code + offset; the code counts from Planes::kZero where there is no offset.
+  static __device__ __forceinline__ Scales decoded(uint32_t block, int thread) {
     const uint32_t quad =
         block + Planes::kBytes + static_cast<uint32_t>(thread / 4) * Decode::kQuadBytes;
     Scales scales;
     Decode::decode(quad, static_cast<uint32_t>(thread % 4), scales);
+    return scales;
+  }
+  static __device__ __forceinline__ Header header(uint32_t block, int thread) {
+    Scales scales = decoded(block, thread);
     if constexpr (kHasOffsets) {
 #pragma unroll
       for (int i = 0; i < 2 * kGroups; ++i) {

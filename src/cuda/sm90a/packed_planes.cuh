@@ -1,6 +1,11 @@
 // Planes of bits (docs/packed_weights.md), and how they become integers in the fragments of a
 // matrix product: Codes are a thread's bits of a sub-block of 64 x 64 codes, as loaded; fragment<T>
 // makes the integers of one step of 16 columns, exact in T: a_i is row r + 8 * (i & 1).
+//
+// Integers of bfloat16 take fewer instructions as tiny numbers: its last eight bits count 2^-133
+// each, subnormal or not, so that a code is a number as soon as the bits beside it are gone, and
+// where it lies matters only to the scale. tiny_parts gives low and high bits of codes like that:
+// those of register i are too large by the factor 2^place, and high bits by 2^-kLowBits too small.
 #pragma once
 
 #include "sm90a/mbarrier.cuh"
@@ -78,6 +83,21 @@ __device__ __forceinline__ uint32_t minus_zero(uint32_t biased) {
     return *reinterpret_cast<const uint32_t*>(&pair);
   }
 }
+// 2^exponent in bfloat16, which has subnormal numbers down to 2^-133.
+inline constexpr int kTinyExponent = -133;
+template <int kExponent>
+inline constexpr uint32_t kPowerOfTwo =
+    kExponent < -126 ? 1u << (kExponent - kTinyExponent) % 8
+                     : static_cast<uint32_t>(kExponent + 127) << 7;
+// Twice, or for the rows r and r + 8.
+template <int kExponent, int kExponentRow8 = kExponent>
+__device__ __forceinline__ __nv_bfloat162 powers_of_two() {
+  static_assert(kExponent >= kTinyExponent && kExponent <= 127);
+  static_assert(kExponentRow8 >= kTinyExponent && kExponentRow8 <= 127);
+  constexpr uint32_t kBits = kPowerOfTwo<kExponentRow8> << 16 | kPowerOfTwo<kExponent>;
+  return *reinterpret_cast<const __nv_bfloat162*>(&kBits);
+}
+
 // A pair of T from a byte of each word, minus 128.
 template <typename T, int kFirst, int kSecond>
 __device__ __forceinline__ uint32_t bytes_minus_128(uint32_t first, uint32_t second) {
@@ -121,6 +141,16 @@ struct BitPlanes {
     uint32_t high[kHighBits > 0 ? kHighBits : 1];
   };
 
+  // Fields of kBits bits in the planes' order: the place of step s and register i in its word.
+  template <int kBits, int kStep, int i>
+  static constexpr int kWord = kBits == 4   ? kStep
+                               : kBits == 2 ? kStep / 2
+                                            : 0;
+  template <int kBits, int kStep, int i>
+  static constexpr int kPlace = kBits == 4   ? 4 * i
+                                : kBits == 2 ? 2 * (kStep % 2 * 4 + i)
+                                             : 4 * kStep + i;
+
   static __device__ __forceinline__ Codes load(uint32_t block, int j, int thread) {
     Codes codes;
     const uint32_t low = Plane<kSubBlocks, kLowBits>::address(block, j, thread);
@@ -161,17 +191,30 @@ struct BitPlanes {
     biased_part<T, kStep, 3>(codes, a);
   }
 
- private:
-  // Fields of kBits bits in the planes' order: the place of step s and register i in its word.
-  template <int kBits, int kStep, int i>
-  static constexpr int kWord = kBits == 4   ? kStep
-                               : kBits == 2 ? kStep / 2
-                                            : 0;
-  template <int kBits, int kStep, int i>
-  static constexpr int kPlace = kBits == 4   ? 4 * i
-                                : kBits == 2 ? 2 * (kStep % 2 * 4 + i)
-                                             : 4 * kStep + i;
+  static constexpr bool kTiny = true;
+  // What is taken away from codes, as a power of two.
+  static constexpr int kTinyZeroExponent = kZero == 32 ? 5 : kZero == 16 ? 4 : kZero == 8 ? 3 : 2;
+  static constexpr int kTinyLowBits = kLowBits, kTinyHighBits = kHighBits;
+  template <int i>
+  static constexpr int kTinyPlace = i % 2 * (kLowBits == 4 ? 4 : 2);
+  template <int kStep, int i>
+  static constexpr int kTinyHighPlace = kPlace<kHighBits, kStep, i> % 8;
+  template <int kStep, int i>
+  static __device__ __forceinline__ void tiny_parts(const Codes& codes, uint32_t& low,
+                                                    uint32_t& high) {
+    constexpr int kLowPlace = kTinyPlace<i>;
+    constexpr uint32_t kLowMask = (((1u << kLowBits) - 1) << kLowPlace) * 0x00010001u;
+    low =
+        codes.low[kWord<kLowBits, kStep, i>] >> (kPlace<kLowBits, kStep, i> - kLowPlace) & kLowMask;
+    if constexpr (kHighBits > 0) {
+      constexpr int kHighPlace = kTinyHighPlace<kStep, i>;
+      constexpr uint32_t kHighMask = (((1u << kHighBits) - 1) << kHighPlace) * 0x00010001u;
+      high = codes.high[kWord<kHighBits, kStep, i>] >> (kPlace<kHighBits, kStep, i> - kHighPlace) &
+             kHighMask;
+    }
+  }
 
+ private:
   template <typename T, int kStep, int i>
   static __device__ __forceinline__ void biased_part(const Codes& codes, uint32_t (&a)[4]) {
     constexpr uint32_t kMask = ((1u << kLowBits) - 1) * 0x00010001u;
@@ -209,6 +252,17 @@ struct BytePlanes {
     a[2] = bytes_minus_128<T, 2, 3>(row, row);
     a[3] = bytes_minus_128<T, 2, 3>(row_8, row_8);
   }
+
+  static constexpr bool kTiny = true;
+  static constexpr int kTinyZeroExponent = 7, kTinyLowBits = 8, kTinyHighBits = 0;
+  template <int i>
+  static constexpr int kTinyPlace = 0;
+  template <int kStep, int i>
+  static __device__ __forceinline__ void tiny_parts(const Codes& codes, uint32_t& low, uint32_t&) {
+    const uint4& words = codes.halves[kStep / 2];
+    const uint32_t row = kStep % 2 ? words.z : words.x, row_8 = kStep % 2 ? words.w : words.y;
+    low = __byte_perm(i % 2 ? row_8 : row, 0, i < 2 ? 0x4140 : 0x4342);
+  }
 };
 
 // Codes of four bits that are places in a table of 16 bytes, biased by 128. Pairs of codes are
@@ -218,6 +272,7 @@ template <int kSubBlocks, uint32_t kTable0, uint32_t kTable1, uint32_t kTable2, 
 struct TablePlanes : BitPlanes<kSubBlocks, 4, 0, 0> {
   using Codes = typename BitPlanes<kSubBlocks, 4, 0, 0>::Codes;
   static constexpr int kTableBytes = kCodeTableBytes;
+  static constexpr bool kTiny = false;
 
   // By kThreads threads; all wait for each other before the first lookup.
   template <typename T, int kThreads>
@@ -269,6 +324,7 @@ struct TablePlanes : BitPlanes<kSubBlocks, 4, 0, 0> {
 template <int kSubBlocks>
 struct E2M1Planes : BitPlanes<kSubBlocks, 4, 0, 0> {
   using Codes = typename BitPlanes<kSubBlocks, 4, 0, 0>::Codes;
+  static constexpr bool kTiny = false;
   template <typename T, int kStep>
   static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
     part<T, 0>(codes.low[kStep], a);
