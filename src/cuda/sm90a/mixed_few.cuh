@@ -138,12 +138,12 @@ __device__ __forceinline__ void stream_tokens(const MixedParams& params, const F
 
 // Blocks b and on of a stage, as far as there are any, of all row tiles in turn: b counts them.
 template <typename Format, typename T, int kColumns, typename Layout, int b = 0>
-__device__ __forceinline__ void multiply_blocks(uint32_t stage, uint32_t x, int blocks, int thread,
+__device__ __forceinline__ void multiply_blocks(uint32_t stage, uint64_t x, int blocks, int thread,
                                                 uint32_t (&a)[2][4][4],
                                                 float (&sums)[Layout::kRowTiles][kColumns / 8][4]) {
   constexpr int kBlock = b / Layout::kRowTiles, kTile = b % Layout::kRowTiles;
   if (kBlock < blocks) {
-    constexpr uint32_t kBoxes = Format::kSubBlocks * (Layout::kBoxBytes >> 4);
+    constexpr uint64_t kBoxes = Format::kSubBlocks * (Layout::kBoxBytes >> 4);
     const uint32_t block = stage + kTile * Layout::kTileBytes + kBlock * Format::kBytes;
     multiply_weights<Format, T, kColumns, b * Format::kSubBlocks % 2>(
         block, weight_header<Format, T>(block, thread), x + kBlock * kBoxes, thread, a,

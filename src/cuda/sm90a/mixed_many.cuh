@@ -41,9 +41,6 @@ struct Rings {
   uint32_t base, barriers;
 
   __device__ __forceinline__ uint32_t x(int stage) const { return base + stage * Layout::kXBytes; }
-  __device__ __forceinline__ uint32_t x_matrix(int stage) const {
-    return matrix_at(base) + stage * (Layout::kXBytes >> 4);
-  }
   __device__ __forceinline__ uint32_t weights(int stage) const {
     return base + Layout::kWeights + stage * Layout::kWeightBytes;
   }
@@ -145,6 +142,7 @@ template <typename Layout>
 struct ConsumerState {
   RingPlace<Layout::kXStages> x;
   int last_x = -1;      // the stage whose product is under way
+  uint64_t x_matrix;    // of the present stage
   uint32_t a[2][4][4];  // one is read by a product while the other is made
   float sums[Layout::kTokens / 2];
 };
@@ -168,14 +166,17 @@ __device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, 
   weights.template make<1>(a[1]);
   weights.template make<2>(a[2]);
   weights.template make<3>(a[3]);
-  if constexpr (kFirst) wait_for(rings.x_full(state.x.stage), state.x.parity);
-  const uint32_t x = rings.x_matrix(state.x.stage) + (kFirst ? 0 : Layout::kBoxBytes >> 4);
-  constexpr uint32_t kSixteenColumns = 32 >> 4;
+  if constexpr (kFirst) {
+    wait_for(rings.x_full(state.x.stage), state.x.parity);
+    state.x_matrix = matrix_at(rings.x(state.x.stage));
+  }
+  const uint64_t x = state.x_matrix + (kFirst ? 0 : Layout::kBoxBytes >> 4);
+  constexpr uint64_t kSixteenColumns = 32 >> 4;
   fence_registers();
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    WarpgroupProduct<Layout::kTokens>::template run<T>(
-        state.sums, a[step], matrix_descriptor(x + step * kSixteenColumns));
+    WarpgroupProduct<Layout::kTokens>::template run<T>(state.sums, a[step],
+                                                       x + step * kSixteenColumns);
   }
   commit_products();
   // The next weights are made while these products are under way.

@@ -83,10 +83,10 @@ __device__ __forceinline__ void multiply_block(uint32_t block,
 // a product while the other is made.
 template <typename Format, typename T, int kColumns, int kHalf, int j = 0>
 __device__ __forceinline__ void multiply_weights(uint32_t block,
-                                                 const WeightHeader<Format, T>& header, uint32_t x,
+                                                 const WeightHeader<Format, T>& header, uint64_t x,
                                                  int thread, uint32_t (&a)[2][4][4],
                                                  float (&sums)[kColumns / 8][4]) {
-  constexpr uint32_t kBox = kColumns * kSubBlockK * 2 >> 4, kSixteenColumns = 32 >> 4;
+  constexpr uint64_t kBox = kColumns * kSubBlockK * 2 >> 4, kSixteenColumns = 32 >> 4;
   const SubBlockWeights<Format, T, j> weights(block, header, thread);
   wait_for_products<1>();
   weights.template make<0>(a[kHalf][0]);
@@ -96,9 +96,9 @@ __device__ __forceinline__ void multiply_weights(uint32_t block,
   fence_registers();
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    WarpgroupProduct<kColumns>::template run<T>(
-        reinterpret_cast<float (&)[kColumns / 2]>(sums), a[kHalf][step],
-        matrix_descriptor(x + j * kBox + step * kSixteenColumns));
+    WarpgroupProduct<kColumns>::template run<T>(reinterpret_cast<float (&)[kColumns / 2]>(sums),
+                                                a[kHalf][step],
+                                                x + (j * kBox + step * kSixteenColumns));
   }
   commit_products();
   if constexpr (j + 1 < Format::kSubBlocks) {

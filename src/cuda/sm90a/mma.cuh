@@ -50,16 +50,15 @@ __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
 
-// A matrix of 64 columns of K in rows of 128 bytes, swizzled by 128 bytes, 8 rows after another:
-// the low half of its descriptor, to which sixteenths of addresses can be added.
-__device__ __forceinline__ uint32_t matrix_at(uint32_t address) {
-  constexpr uint32_t kUnused = 1u << 16;
-  return kUnused | address >> 4;
-}
-__device__ __forceinline__ uint64_t matrix_descriptor(uint32_t matrix) {
-  constexpr uint32_t kSwizzle128 = 1u << 30, kEightRows = 1024 >> 4;
+// Describes a matrix of 64 columns of K in rows of 128 bytes, swizzled by 128 bytes, 8 rows after
+// another. Sixteenths of addresses can be added: one instruction, as long as the compiler does not
+// see that an "or" would do.
+__device__ __forceinline__ uint64_t matrix_at(uint32_t address) {
+  constexpr uint32_t kSwizzle128 = 1u << 30, kEightRows = 1024 >> 4, kUnused = 1u << 16;
   uint64_t descriptor;
-  asm("mov.b64 %0, {%1, %2};" : "=l"(descriptor) : "r"(matrix), "n"(kSwizzle128 | kEightRows));
+  asm("mov.b64 %0, {%1, %2};"
+      : "=l"(descriptor)
+      : "r"(kUnused | address >> 4), "n"(kSwizzle128 | kEightRows));
   return descriptor;
 }
 
