@@ -136,21 +136,39 @@ __device__ __forceinline__ void stream_tokens(const MixedParams& params, const F
   }
 }
 
-// Blocks b and on of a stage, as far as there are any, of all row tiles in turn: b counts them.
+// The blocks of a stage, of all row tiles in turn: their headers are made together, as each of them
+// takes a while. Places without a block give headers that are not used.
+template <typename Format, typename T, typename Layout>
+struct StageHeaders {
+  static constexpr int kCount = Layout::kRowTiles * Layout::kStageBlocks;
+  WeightHeader<Format, T> of[kCount];
+
+  __device__ __forceinline__ StageHeaders(uint32_t stage, int thread) {
+#pragma unroll
+    for (int b = 0; b < kCount; ++b) of[b] = weight_header<Format, T>(block(stage, b), thread);
+  }
+  static __device__ __forceinline__ uint32_t block(uint32_t stage, int b) {
+    return stage + b % Layout::kRowTiles * Layout::kTileBytes +
+           b / Layout::kRowTiles * Format::kBytes;
+  }
+};
+
+// Blocks b and on of a stage, as far as there are any.
 template <typename Format, typename T, int kColumns, typename Layout, int b = 0>
-__device__ __forceinline__ void multiply_blocks(uint32_t stage, uint64_t x, int blocks, int thread,
+__device__ __forceinline__ void multiply_blocks(uint32_t stage,
+                                                const StageHeaders<Format, T, Layout>& headers,
+                                                uint64_t x, int blocks, int thread,
                                                 uint32_t (&a)[2][4][4],
                                                 float (&sums)[Layout::kRowTiles][kColumns / 8][4]) {
+  using Headers = StageHeaders<Format, T, Layout>;
   constexpr int kBlock = b / Layout::kRowTiles, kTile = b % Layout::kRowTiles;
   if (kBlock < blocks) {
     constexpr uint64_t kBoxes = Format::kSubBlocks * (Layout::kBoxBytes >> 4);
-    const uint32_t block = stage + kTile * Layout::kTileBytes + kBlock * Format::kBytes;
     multiply_weights<Format, T, kColumns, b * Format::kSubBlocks % 2>(
-        block, weight_header<Format, T>(block, thread), x + kBlock * kBoxes, thread, a,
-        sums[kTile]);
+        Headers::block(stage, b), headers.of[b], x + kBlock * kBoxes, thread, a, sums[kTile]);
   }
-  if constexpr (b + 1 < Layout::kRowTiles * Layout::kStageBlocks) {
-    multiply_blocks<Format, T, kColumns, Layout, b + 1>(stage, x, blocks, thread, a, sums);
+  if constexpr (b + 1 < Headers::kCount) {
+    multiply_blocks<Format, T, kColumns, Layout, b + 1>(stage, headers, x, blocks, thread, a, sums);
   }
 }
 
@@ -229,8 +247,9 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
       }
     } else {
       uint32_t a[2][4][4];
-      multiply_blocks<Format, T, kColumns, Layout>(stage, matrix_at(tokens), blocks, thread, a,
-                                                   sums);
+      const StageHeaders<Format, T, Layout> headers(stage, thread);
+      multiply_blocks<Format, T, kColumns, Layout>(stage, headers, matrix_at(tokens), blocks,
+                                                   thread, a, sums);
       wait_for_products<0>();
     }
     __syncwarp();

@@ -204,12 +204,17 @@ __device__ __forceinline__ void multiply_stage(const Rings<Layout>& rings, Weigh
   wait_for(rings.weights_full(w.stage), w.parity);
   const uint32_t block = rings.weights(w.stage) + group * Layout::kConsumerBytes;
   const uint32_t empty = rings.weights_empty(w.stage);
-  multiply_sub_blocks<Format, T, Layout, 0, kBlocks == 1>(
-      rings, block, weight_header<Format, T>(block, thread), empty, thread, state);
+  // Headers are made together: each of them takes a while.
+  WeightHeader<Format, T> headers[kBlocks];
+#pragma unroll
+  for (int b = 0; b < kBlocks; ++b) {
+    headers[b] = weight_header<Format, T>(block + b * Format::kBytes, thread);
+  }
+  multiply_sub_blocks<Format, T, Layout, 0, kBlocks == 1>(rings, block, headers[0], empty, thread,
+                                                          state);
   if constexpr (kBlocks == 2) {
-    const uint32_t second = block + Format::kBytes;
     multiply_sub_blocks<Format, T, Layout, Format::kSubBlocks % 2, true>(
-        rings, second, weight_header<Format, T>(second, thread), empty, thread, state);
+        rings, block + Format::kBytes, headers[1], empty, thread, state);
   }
   w.advance();
 }

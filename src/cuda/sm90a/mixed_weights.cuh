@@ -281,18 +281,25 @@ class ShiftedGroupFactors {
 
 // The same where a sub-block has a header of its own, with two groups: each of the four lanes with
 // the same rows makes the factors of one row and group.
+struct LaneHeader {
+  uint32_t large, small;  // scale and zero; rest, twice
+
+  __device__ __forceinline__ LaneHeader() {}
+  explicit __device__ __forceinline__ LaneHeader(uint32_t header) {
+    const float2 both = halves(header);
+    const ShiftedFactors own(both.x, both.y);
+    large = pair_of<__nv_bfloat16>(own.scale, own.zero);
+    small = pair_of<__nv_bfloat16>(own.rest, own.rest);
+  }
+};
 template <typename Format>
 class LaneFactors {
  public:
-  __device__ __forceinline__ LaneFactors(uint32_t block, int thread) {
-    const float2 both = halves(Format::lane_header(block, thread));
-    const ShiftedFactors own(both.x, both.y);
-    const uint32_t large = pair_of<__nv_bfloat16>(own.scale, own.zero);
-    const uint32_t small = pair_of<__nv_bfloat16>(own.rest, own.rest);
+  explicit __device__ __forceinline__ LaneFactors(const LaneHeader& own) {
 #pragma unroll
     for (int lane = 0; lane < 4; ++lane) {
-      large_[lane] = __shfl_sync(0xffffffffu, large, lane, 4);
-      small_[lane] = __shfl_sync(0xffffffffu, small, lane, 4);
+      large_[lane] = __shfl_sync(0xffffffffu, own.large, lane, 4);
+      small_[lane] = __shfl_sync(0xffffffffu, own.small, lane, 4);
     }
   }
 
@@ -315,7 +322,7 @@ class LaneFactors {
   }
 
  private:
-  uint32_t large_[4], small_[4];  // scale and zero; rest, twice
+  uint32_t large_[4], small_[4];  // of the lanes
 };
 
 // How the weights of a format are made: with scales of type T as they are (kScalesInT), with
@@ -362,10 +369,16 @@ struct WeightScales<Format, T> {
   using Scales = typename Format::Pairs;
 };
 template <typename Format, typename T>
-  requires(kSharedByLanes<Format> || kMadeByLanes<Format, T>)
+  requires kSharedByLanes<Format>
 struct WeightScales<Format, T> {
   using Header = typename FactorsOf<Format, T>::type;
   using Scales = Header;
+};
+template <typename Format, typename T>
+  requires kMadeByLanes<Format, T>
+struct WeightScales<Format, T> {
+  using Header = LaneHeader;
+  using Scales = LaneFactors<Format>;
 };
 template <typename Format, typename T>
 using WeightHeader = typename WeightScales<Format, T>::Header;
@@ -373,7 +386,7 @@ using WeightHeader = typename WeightScales<Format, T>::Header;
 template <typename Format, typename T>
 __device__ __forceinline__ WeightHeader<Format, T> weight_header(uint32_t block, int thread) {
   if constexpr (kMadeByLanes<Format, T>) {
-    return WeightHeader<Format, T>(block, thread);
+    return LaneHeader(Format::lane_header(block, thread));
   } else if constexpr (kSharedByLanes<Format> && kFromTiny<Format, T>) {
     return WeightHeader<Format, T>(Format::decoded(block, thread));
   } else {
@@ -408,7 +421,7 @@ class SubBlockWeights {
     } else if constexpr (kSharedByLanes<Format>) {
       return header.template of_lane<j>();
     } else if constexpr (kMadeByLanes<Format, T>) {
-      return header;
+      return Scales(header);
     } else {
       return Scales(Format::template scales<j>(header));
     }
