@@ -17,34 +17,6 @@ __device__ __forceinline__ void fill_code_table(int thread) {
   }
 }
 
-template <typename T>
-__device__ __forceinline__ uint32_t pair_of(float low, float high) {
-  typename PairOf<T>::type pair;
-  if constexpr (is_same<T, __half>) {
-    pair = __floats2half2_rn(low, high);
-  } else {
-    pair = __floats2bfloat162_rn(low, high);
-  }
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
-template <typename Pair>
-__device__ __forceinline__ uint32_t bits_of(const Pair& pair) {
-  return *reinterpret_cast<const uint32_t*>(&pair);
-}
-__device__ __forceinline__ __nv_bfloat162 bfloat_pair(uint32_t bits) {
-  return *reinterpret_cast<const __nv_bfloat162*>(&bits);
-}
-// One of two numbers, twice.
-template <typename T, int kHigh>
-__device__ __forceinline__ typename PairOf<T>::type twice(uint32_t bits) {
-  const auto pair = *reinterpret_cast<const typename PairOf<T>::type*>(&bits);
-  if constexpr (is_same<T, __half>) {
-    return kHigh ? __high2half2(pair) : __low2half2(pair);
-  } else {
-    return kHigh ? __high2bfloat162(pair) : __low2bfloat162(pair);
-  }
-}
-
 // What integers of each group are multiplied by, and what is added, as pairs of T for the rows r
 // (0) and r + 8 (1), rounded to T.
 template <typename T, typename Format>
@@ -109,11 +81,16 @@ class GroupFactors {
 template <typename Format, typename T>
 inline constexpr bool kFromTiny = is_same<T, __nv_bfloat16> && Format::Planes::kTiny;
 
-// Without offsets scales make up for what codes are too small by, all but this: a scale has to be a
-// bfloat16. Sums of products are multiplied by it in the end.
+// Without offsets scales make up for what codes are too small by, all but 2^kTinyRest: a scale has
+// to be a bfloat16. Sums of products are multiplied by it in the end.
+template <typename Format>
 inline constexpr int kTinyRest = 32;
+template <typename Format>
+  requires requires { Format::kTinyRest; }
+inline constexpr int kTinyRest<Format> = Format::kTinyRest;
 template <typename Format, typename T>
-inline constexpr float kSumFactor = kFromTiny<Format, T> && !Format::kHasOffsets ? 0x1p32f : 1.0f;
+inline constexpr float kSumFactor =
+    kFromTiny<Format, T> && !Format::kHasOffsets ? 1ull << kTinyRest<Format> : 1;
 
 // weight = scale * code + addend, rounded once: the addend is the scale times a power of two.
 template <typename Format>
@@ -121,7 +98,7 @@ class TinyFactors {
  public:
   __device__ __forceinline__ TinyFactors() {}
   explicit __device__ __forceinline__ TinyFactors(const typename Format::Scales& scales) {
-    constexpr int kExponent = -kTinyRest - kTinyExponent;
+    constexpr int kExponent = -kTinyRest<Format> - kTinyExponent;
 #pragma unroll
     for (int g = 0; g < Format::kGroups; ++g) {
       const uint32_t rounded = pair_of<__nv_bfloat16>(scales.scale[0][g], scales.scale[1][g]);
@@ -405,8 +382,7 @@ class SubBlockWeights {
   template <int kStep>
   __device__ __forceinline__ void make(uint32_t (&a)[4]) const {
     if constexpr (kScalesInT<Format>) {
-      Planes::template fragment<T, kStep>(codes_, a);
-      Format::template scale_step<kStep>(scales_, a);
+      Format::template make<kStep>(codes_, scales_, a);
     } else {
       scales_.template make<kStep>(codes_, a);
     }

@@ -67,6 +67,34 @@ __device__ __forceinline__ float2 halves(uint32_t pair) {
   return __half22float2(*reinterpret_cast<const __half2*>(&pair));
 }
 
+template <typename T>
+__device__ __forceinline__ uint32_t pair_of(float low, float high) {
+  typename PairOf<T>::type pair;
+  if constexpr (is_same<T, __half>) {
+    pair = __floats2half2_rn(low, high);
+  } else {
+    pair = __floats2bfloat162_rn(low, high);
+  }
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+template <typename Pair>
+__device__ __forceinline__ uint32_t bits_of(const Pair& pair) {
+  return *reinterpret_cast<const uint32_t*>(&pair);
+}
+__device__ __forceinline__ __nv_bfloat162 bfloat_pair(uint32_t bits) {
+  return *reinterpret_cast<const __nv_bfloat162*>(&bits);
+}
+// One of two numbers, twice.
+template <typename T, int kHigh>
+__device__ __forceinline__ typename PairOf<T>::type twice(uint32_t bits) {
+  const auto pair = *reinterpret_cast<const typename PairOf<T>::type*>(&bits);
+  if constexpr (is_same<T, __half>) {
+    return kHigh ? __high2half2(pair) : __low2half2(pair);
+  } else {
+    return kHigh ? __high2bfloat162(pair) : __low2bfloat162(pair);
+  }
+}
+
 // A pair of T from a pair of unsigned integers below 128, minus kZero: as the last bits of 128
 // (bfloat16) or 1024 (half), which is then taken away, all of it exact.
 template <typename T>
@@ -95,6 +123,12 @@ __device__ __forceinline__ __nv_bfloat162 powers_of_two() {
   static_assert(kExponent >= kTinyExponent && kExponent <= 127);
   static_assert(kExponentRow8 >= kTinyExponent && kExponentRow8 <= 127);
   constexpr uint32_t kBits = kPowerOfTwo<kExponentRow8> << 16 | kPowerOfTwo<kExponent>;
+  return *reinterpret_cast<const __nv_bfloat162*>(&kBits);
+}
+template <int kExponent, int kExponentRow8>
+__device__ __forceinline__ __nv_bfloat162 minus_powers_of_two() {
+  constexpr uint32_t kBits =
+      0x80008000u | kPowerOfTwo<kExponentRow8> << 16 | kPowerOfTwo<kExponent>;
   return *reinterpret_cast<const __nv_bfloat162*>(&kBits);
 }
 

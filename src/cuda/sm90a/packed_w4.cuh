@@ -43,6 +43,15 @@ struct NibblePlanes : BitPlanes<kSubBlocks, 4, 0, kZero> {
   }
 };
 
+template <bool kFirst, typename First, typename Second>
+struct Either {
+  using type = First;
+};
+template <typename First, typename Second>
+struct Either<false, First, Second> {
+  using type = Second;
+};
+
 // kGroupColumns: 32 and 64 (blocks of 64 columns) or 128 (blocks of 128).
 template <typename T, int kGroupColumns, bool kZeros>
 struct W4 {
@@ -55,12 +64,18 @@ struct W4 {
   static constexpr int kBytes = Planes::kBytes + 32 * 4 * kQuadWords;
   // weight = scale * integer + offset, where offset = -scale * zero is exact in float.
   using Scales = GroupScales<kGroups, kZeros>;
-  // weight = scale * (integer - zero) in T, each number twice: an instruction for two weights. What
-  // float would round to as well, the difference being exact for zero points that are integers.
+  // weight = scale * (integer - zero) in T, an instruction or two for two weights. What float would
+  // round to as well, the difference being exact for zero points that are integers.
   static constexpr bool kScalesInT = true;
-  struct Pairs {
+  static constexpr bool kTiny = is_same<T, __nv_bfloat16>;
+  static constexpr int kTinyRest = 48;  // scales are below 2^42
+  struct WholePairs {                   // each number twice
     uint32_t scale[2][kRowEntries], zero[2][kZeros ? kRowEntries : 1];
   };
+  struct TinyPairs {  // as in the header; scale and zero point as the codes want them
+    uint32_t words[kQuadWords], addends[kZeros ? 1 : kQuadWords];
+  };
+  using Pairs = typename Either<kTiny, TinyPairs, WholePairs>::type;
   // Scales of row r, then of row r + 8; with zero points, each with its own behind it.
   struct Header {
     uint32_t words[kQuadWords];
@@ -101,8 +116,31 @@ struct W4 {
   }
 
   static __device__ __forceinline__ Pairs pairs(const Header& header) {
+    if constexpr (kTiny) {
+      return tiny_pairs(header);
+    } else {
+      return whole_pairs(header);
+    }
+  }
+  // The weights of a step of 16 columns.
+  template <int kStep>
+  static __device__ __forceinline__ void make(const typename Planes::Codes& codes,
+                                              const Pairs& pairs, uint32_t (&a)[4]) {
+    if constexpr (kTiny) {
+      a[0] = tiny_weights<kStep, 0>(codes, pairs);
+      a[1] = tiny_weights<kStep, 1>(codes, pairs);
+      a[2] = tiny_weights<kStep, 2>(codes, pairs);
+      a[3] = tiny_weights<kStep, 3>(codes, pairs);
+    } else {
+      Planes::template fragment<T, kStep>(codes, a);
+      scale_step<kStep>(pairs, a);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ WholePairs whole_pairs(const Header& header) {
     constexpr uint32_t kLow = 0x1010, kHigh = 0x3232;  // that half of a word, twice
-    Pairs pairs;
+    WholePairs pairs;
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
 #pragma unroll
@@ -120,7 +158,7 @@ struct W4 {
   }
   // Integers of a step of 16 columns to weights.
   template <int kStep>
-  static __device__ __forceinline__ void scale_step(const Pairs& pairs, uint32_t (&a)[4]) {
+  static __device__ __forceinline__ void scale_step(const WholePairs& pairs, uint32_t (&a)[4]) {
     using Pair = typename PairOf<T>::type;
     constexpr int kEntry = kStep * kRowEntries / 4;
     const auto as_pair = [](const uint32_t& bits) { return *reinterpret_cast<const Pair*>(&bits); };
@@ -129,7 +167,55 @@ struct W4 {
       Pair value = as_pair(a[i]);
       if constexpr (kZeros) value = __hsub2(value, as_pair(pairs.zero[i % 2][kEntry]));
       value = __hmul2(value, as_pair(pairs.scale[i % 2][kEntry]));
-      a[i] = *reinterpret_cast<const uint32_t*>(&value);
+      a[i] = bits_of(value);
+    }
+  }
+
+  // bfloat16, with codes as tiny numbers (packed_planes.cuh). Without zero points one rounding of
+  // scale * code + addend does it; with them, code - zero is made first, in units of 2^-6.
+  static constexpr int kUnit = -6;
+  static __device__ __forceinline__ TinyPairs tiny_pairs(const Header& header) {
+    TinyPairs pairs;
+    if constexpr (kZeros) {
+      constexpr uint32_t kFactors = 0x80000000u | kPowerOfTwo<kUnit> << 16 | kPowerOfTwo<-kUnit>;
+#pragma unroll
+      for (int w = 0; w < kQuadWords; ++w) {
+        pairs.words[w] = bits_of(__hmul2(bfloat_pair(header.words[w]), bfloat_pair(kFactors)));
+      }
+    } else {
+      tiny_word<0>(header, pairs);
+      if constexpr (kQuadWords == 2) tiny_word<1>(header, pairs);
+    }
+    return pairs;
+  }
+  // Two groups of a row, or both rows.
+  template <int w>
+  static __device__ __forceinline__ void tiny_word(const Header& header, TinyPairs& pairs) {
+    constexpr int kScale = -kTinyRest - kTinyExponent, kEight = 3 + kTinyExponent;
+    constexpr int kPlace = Planes::template kTinyPlace<2 * w / kRowEntries>;
+    constexpr int kNextPlace = Planes::template kTinyPlace<(2 * w + 1) / kRowEntries>;
+    const auto scales = __hmul2(bfloat_pair(header.words[w]),
+                                powers_of_two<kScale - kPlace, kScale - kNextPlace>());
+    pairs.words[w] = bits_of(scales);
+    pairs.addends[w] =
+        bits_of(__hmul2(scales, minus_powers_of_two<kEight + kPlace, kEight + kNextPlace>()));
+  }
+  template <int kStep, int i>
+  static __device__ __forceinline__ uint32_t tiny_weights(const typename Planes::Codes& codes,
+                                                          const TinyPairs& pairs) {
+    constexpr int kEntry = i % 2 * kRowEntries + kStep * kRowEntries / 4;
+    uint32_t low, high;
+    Planes::template tiny_parts<kStep, i>(codes, low, high);
+    if constexpr (kZeros) {
+      constexpr int kExponent = kUnit - kTinyExponent - Planes::template kTinyPlace<i>;
+      const uint32_t both = pairs.words[kEntry];
+      const __nv_bfloat162 code =
+          __hfma2(bfloat_pair(low), powers_of_two<kExponent>(), twice<__nv_bfloat16, 1>(both));
+      return bits_of(__hmul2(code, twice<__nv_bfloat16, 0>(both)));
+    } else {
+      return bits_of(__hfma2(bfloat_pair(low),
+                             twice<__nv_bfloat16, kEntry % 2>(pairs.words[kEntry / 2]),
+                             twice<__nv_bfloat16, kEntry % 2>(pairs.addends[kEntry / 2])));
     }
   }
 };
