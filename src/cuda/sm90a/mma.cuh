@@ -1,26 +1,11 @@
-// Matrix products of warps (mma.sync) and of warpgroups (wgmma), 16-bit factors and float sums.
+// Matrix products of warpgroups (wgmma), 16-bit factors and float sums, and what products of warps
+// (common/warp_product.cuh) read.
 #pragma once
 
 #include "common/types.cuh"
+#include "common/warp_product.cuh"
 
 namespace ac4k {
-
-// d += a * b: a is 16 x 16, b 16 x 8. T is __half or __nv_bfloat16.
-template <typename T>
-__device__ __forceinline__ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                             uint32_t b1) {
-  if constexpr (is_same<T, __nv_bfloat16>) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-        " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-  }
-}
 
 // Four 8 x 8 matrices of 16-bit numbers; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void load_matrices(uint32_t (&matrices)[4], uint32_t address) {
