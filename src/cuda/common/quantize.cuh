@@ -130,6 +130,17 @@ __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b) {
   }
   return result;
 }
+// The larger magnitudes; signs have no meaning.
+template <typename T>
+__device__ __forceinline__ uint32_t larger_magnitudes(uint32_t a, uint32_t b) {
+  uint32_t result;
+  if constexpr (is_same<T, __half>) {
+    asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else {
+    asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  }
+  return result;
+}
 template <typename T>
 __device__ __forceinline__ uint32_t smaller_pair(uint32_t a, uint32_t b) {
   uint32_t result;
@@ -156,18 +167,6 @@ __device__ __forceinline__ uint32_t narrow_pair(float low, float high) {
     return *reinterpret_cast<const uint32_t*>(&pair);
   }
 }
-// a * b + c, rounded once.
-template <typename T>
-__device__ __forceinline__ uint32_t fma_pair(uint32_t a, uint32_t b, uint32_t c) {
-  uint32_t result;
-  if constexpr (is_same<T, __half>) {
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
-  } else {
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
-  }
-  return result;
-}
-
 // Neighbours of a row, an even number of them. Eight, if not said otherwise: 16 bytes, or 32 of
 // float. Held in words: the compiler would take 16-bit elements apart wherever a unit is chosen or
 // set to zero.
@@ -348,10 +347,15 @@ struct Unit {
     uint32_t largest = 0;
 #pragma unroll
     for (int i = 0; i < kUnits * kWords; ++i) {
-      const uint32_t pair = units[i / kWords].words[i % kWords] & 0x7fff7fffu;
-      largest = i == 0 ? pair : larger_pair<T, kKeepNaN>(largest, pair);
+      uint32_t pair = units[i / kWords].words[i % kWords];
+      if constexpr (kKeepNaN) {
+        pair &= 0x7fff7fffu;
+        largest = i == 0 ? pair : larger_pair<T, true>(largest, pair);
+      } else {
+        largest = i == 0 ? pair : larger_magnitudes<T>(largest, pair);
+      }
     }
-    return largest;
+    return largest & 0x7fff7fffu;
   }
 
   template <int kBytes, int = 0>

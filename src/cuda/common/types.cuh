@@ -56,6 +56,18 @@ __device__ __forceinline__ __nv_bfloat16 narrow<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
+// a * b + c of pairs of 16-bit numbers, rounded once.
+template <typename T>
+__device__ __forceinline__ uint32_t fma_pair(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t result;
+  if constexpr (is_same<T, __half>) {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+  } else {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+  }
+  return result;
+}
+
 template <typename T, int kBytes = kVectorBytes>
 struct alignas(kBytes) Vector {
   static constexpr int kSize = kBytes / static_cast<int>(sizeof(T));
