@@ -36,13 +36,14 @@ Status run_cuda(const Call& call) {
   const NormPlan plan(call.dim(kN), size_of(call.type()),
                       x.is_aligned() && residual.is_aligned() && out.is_aligned() &&
                           sum.is_aligned() && is_aligned(weight));
-  const AddNormParams params{.part = norm_part(x, out, weight, nullptr, call.dim(kN)),
-                             .residual = residual.data(),
-                             .sum = sum.data(),
-                             .residual_rows = residual.offsets(),
-                             .sum_rows = sum.offsets(),
-                             .eps = static_cast<float>(call.real(kEps)),
-                             .cast_first = call.integer(kCastFirst) != 0};
+  AddNormParams params{.part = norm_part(x, out, weight, nullptr, call.dim(kN)),
+                       .residual = residual.data(),
+                       .sum = sum.data(),
+                       .residual_rows = residual.offsets(),
+                       .sum_rows = sum.offsets(),
+                       .eps = static_cast<float>(call.real(kEps)),
+                       .cast_first = call.integer(kCastFirst) != 0};
+  params.part.plain = is_plain(plan, params);
   return launch_1d(kernels[plan.kernel][norm_type(call.type())], call,
                    ceil_div(x.num_rows(), plan.rows_per_block), plan.block, params);
 }

@@ -101,8 +101,13 @@ Status launch(NormKernelTable& kernels, const Call& call, bool aligned, const Pa
                 : type == DType::f8e5m2 ? OutputFormat::e5m2
                                         : OutputFormat::int8,
       .kind = static_cast<ScaleKind>(call.integer(kPlaces.granularity))};
+  const bool finds_row_scales = params.kind == ScaleKind::per_token && !params.given_scales;
   if constexpr (std::is_same_v<Params, NormParams>) {
+    NormPart& part = params.norm.parts[0];
+    part.plain = finds_row_scales && plan.is_plain(part, kPlaces.bias >= 0);
     params.norm.second_block = static_cast<uint32_t>(blocks);
+  } else {
+    params.norm.part.plain = finds_row_scales && is_plain(plan, params.norm);
   }
   return launch_1d(kernels[plan.kernel][norm_type(call.type())], call, blocks, plan.block, params);
 }

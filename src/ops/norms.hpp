@@ -28,7 +28,8 @@ inline NormPart norm_part(const RowView& x, const RowView& out, const void* weig
           .out_rows = out.offsets(),
           .num_columns = num_columns,
           .inverse_columns = 1.0f / static_cast<float>(num_columns),
-          .num_rows = static_cast<uint32_t>(x.num_rows())};
+          .num_rows = static_cast<uint32_t>(x.num_rows()),
+          .plain = false};
 }
 
 // By element type, f32 f16 bf16.
@@ -52,6 +53,7 @@ struct NormPlan {
   size_t kernel;
   cuda::Dim3 block;
   int64_t rows_per_block = 1;
+  int64_t whole_columns = -1;  // of rows whose threads have all their vectors
 
   // `aligned`: all rows, weights and biases begin at multiples of 16 bytes.
   NormPlan(int64_t num_columns, int64_t element_bytes, bool aligned) {
@@ -65,21 +67,34 @@ struct NormPlan {
     kernel = static_cast<size_t>(plan.variant);  // kNormLoop is the next after the variants
     block = kernel == kNormLoop ? row_loop_block(num_vectors) : plan.block;
     rows_per_block = plan.rows_per_block;
+    if (plan.is_whole) whole_columns = num_columns;
+  }
+  // What NormPart::plain says, as far as a part itself shows it.
+  bool is_plain(const NormPart& part, bool has_bias) const {
+    return part.num_columns == whole_columns && part.weight != nullptr &&
+           (!has_bias || part.bias != nullptr) && part.x_rows.num_inner == 0 &&
+           part.out_rows.num_inner == 0;
   }
 };
 
-// Launches a norm of one tensor: rms_norm and layer_norm.
+inline bool is_plain(const NormPlan& plan, const AddNormParams& params) {
+  return plan.is_plain(params.part, false) && params.residual_rows.num_inner == 0 &&
+         params.sum_rows.num_inner == 0;
+}
+
+// Launches a norm of one tensor: rms_norm and layer_norm, which may have a bias.
 inline Status launch_norm(NormKernelTable& kernels, const Call& call, const RowView& x,
-                          const RowView& out, const void* weight, const void* bias,
+                          const RowView& out, const void* weight, const void* bias, bool has_bias,
                           int64_t num_columns, float eps, bool cast_first) {
   AC4K_TRY(check_num_rows(call, x.num_rows()));
   const NormPlan plan(num_columns, size_of(call.type()),
                       x.is_aligned() && out.is_aligned() && is_aligned(weight) && is_aligned(bias));
   const int64_t blocks = ceil_div(x.num_rows(), plan.rows_per_block);
-  const NormParams params{.parts = {norm_part(x, out, weight, bias, num_columns), {}},
-                          .second_block = static_cast<uint32_t>(blocks),
-                          .eps = eps,
-                          .cast_first = cast_first};
+  NormParams params{.parts = {norm_part(x, out, weight, bias, num_columns), {}},
+                    .second_block = static_cast<uint32_t>(blocks),
+                    .eps = eps,
+                    .cast_first = cast_first};
+  params.parts[0].plain = plan.is_plain(params.parts[0], has_bias);
   return launch_1d(kernels[plan.kernel][norm_type(call.type())], call, blocks, plan.block, params);
 }
 

@@ -101,6 +101,7 @@ Status run_cuda(const Call& call) {
               columns * element_bytes % kVectorBytes == 0;
   }
   const NormPlan plan(longest, element_bytes, aligned);
+  for (NormPart& part : params.parts) part.plain = plan.is_plain(part, false);
   const int64_t q_blocks = ceil_div(num_rows[kQ], plan.rows_per_block);
   const int64_t k_blocks = ceil_div(num_rows[kK], plan.rows_per_block);
   params.second_block = static_cast<uint32_t>(q_blocks);

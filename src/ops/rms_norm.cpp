@@ -27,7 +27,7 @@ Status run_cpu(const Call& call) {
 Status run_cuda(const Call& call) {
   static constinit NormKernelTable kernels = AC4K_NORM_KERNELS(kModule, "rms_norm");
   return launch_norm(kernels, call, RowView(call.tensor(kX)), RowView(call.output()),
-                     data_or_null(call, kWeight), nullptr, call.dim(kN),
+                     data_or_null(call, kWeight), nullptr, false, call.dim(kN),
                      static_cast<float>(call.real(kEps)), call.integer(kCastFirst) != 0);
 }
 

@@ -71,6 +71,7 @@ struct RowPlan {
   int variant = kNumRowVariants;
   cuda::Dim3 block = {};
   int64_t rows_per_block = 1;
+  bool is_whole = false;  // every thread has all its vectors
 
   explicit RowPlan(int64_t num_vectors) {
     for (variant = 0; variant < kNumRowVariants; ++variant) {
@@ -82,10 +83,11 @@ struct RowPlan {
     if (chosen.whole_block) {
       block.x = static_cast<uint32_t>(ceil_div(threads, 32) * 32);
     } else {
-      block.x = std::bit_ceil(threads);
+      block.x = std::max(std::bit_ceil(threads), uint32_t{kMinRowLanes});
       block.y = kRowWarpThreads / block.x;
       rows_per_block = block.y * chosen.rows_per_thread;
     }
+    is_whole = int64_t{block.x} * chosen.vectors_per_thread == num_vectors;
   }
 };
 

@@ -16,6 +16,10 @@ struct NormPart {
   long long num_columns;
   float inverse_columns;
   unsigned num_rows;
+  // All threads that share a row have all their vectors, rows of every tensor are one stride apart,
+  // weight and layer norm's bias are given, quantised results have a scale that is found for each
+  // row: kernels need not ask.
+  bool plain;
 };
 
 // One tensor, or two in one launch: blocks from `second_block` on belong to the second.

@@ -29,15 +29,20 @@ __device__ __forceinline__ float amax_of(const Vector<T>& vector) {
 }
 // The same of a thread's part of a normalised row. Past the end of a row RMS norm makes zeros of
 // zeros, or NaN, and no one need ask where that is.
-template <NormKind kKind, typename T, int kVectors>
+template <NormKind kKind, bool kWhole, typename T, int kVectors>
 __device__ __forceinline__ float amax_of(const RowRegisters<T, kVectors>& y, uint32_t num_vectors) {
   float largest = 0.0f;
   Unit<T> largest_pairs = Unit<T>::zero();
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    if (kKind == NormKind::layer && y.index(i) >= num_vectors) continue;
+    if (!kWhole && kKind == NormKind::layer && y.index(i) >= num_vectors) continue;
     if constexpr (sizeof(T) == 2) {
-      largest_pairs.raise_to_magnitude(reinterpret_cast<const Unit<T>&>(y.vectors[i]));
+      const auto& unit = reinterpret_cast<const Unit<T>&>(y.vectors[i]);
+      if (kWhole && i == 0) {
+        largest_pairs = unit;
+      } else {
+        largest_pairs.raise_to_magnitude(unit);
+      }
     } else {
       largest = fmaxf(largest, amax_of(y.vectors[i]));
     }
@@ -70,27 +75,45 @@ __device__ __forceinline__ void store_codes(unsigned char* to, const Vector<T>& 
   }
 }
 // The codes of a thread's part of a row, vector i times inverse[i]; `to` is where its first belong.
-template <typename Format, typename T, int kVectors>
+template <typename Format, bool kWhole, typename T, int kVectors>
 __device__ __forceinline__ void store_codes(unsigned char* to, const RowRegisters<T, kVectors>& y,
                                             uint32_t num_vectors,
                                             const float (&inverses)[kVectors]) {
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    if (y.index(i) < num_vectors) store_codes<Format>(to, y.vectors[i], inverses[i]);
+    if (kWhole || y.index(i) < num_vectors) store_codes<Format>(to, y.vectors[i], inverses[i]);
     to += blockDim.x * Vector<T>::kSize;
   }
 }
 
-// One scale a row, or one for all (given): 1 / scale of each row.
-template <NormKind kKind, typename Group, typename T, int kVectors, typename Params>
+// 1 / scale of each row, whose scale comes from its largest number.
+template <NormKind kKind, bool kWhole, typename Group, typename T, int kVectors, typename Params>
+__device__ __forceinline__ void found_inverses(
+    const Params& params, const NormPart& part,
+    const RowRegisters<T, kVectors> (&y)[Group::kNumRows], float (&scales)[Group::kNumRows],
+    float (&inverses)[Group::kNumRows]) {
+#pragma unroll
+  for (int r = 0; r < Group::kNumRows; ++r)
+    scales[r] = amax_of<kKind, kWhole>(y[r], vectors_of<T>(part));
+  Group::template reduce<Max, 2>(scales);
+#pragma unroll
+  for (int r = 0; r < Group::kNumRows; ++r) {
+    scales[r] = scale_for(params.format, scales[r]);
+    inverses[r] = inverse_of_found(scales[r]);
+  }
+}
+
+// One scale a row, or one for all (given): 1 / scale of each row. Plain rows have found scales of
+// their own.
+template <NormKind kKind, bool kPlain, typename Group, typename T, int kVectors, typename Params>
 __device__ __forceinline__ void row_inverses(const Params& params, const NormPart& part,
                                              uint32_t block,
                                              const RowRegisters<T, kVectors> (&y)[Group::kNumRows],
                                              float (&inverses)[Group::kNumRows]) {
   constexpr int kRows = Group::kNumRows;
-  const bool per_tensor = params.kind == ScaleKind::per_tensor;
+  const bool per_tensor = !kPlain && params.kind == ScaleKind::per_tensor;
   float scales[kRows];
-  if (params.given_scales != nullptr) {
+  if (!kPlain && params.given_scales != nullptr) {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const uint32_t row = readable_row<Group>(Group::row(block, r), part.num_rows);
@@ -98,14 +121,7 @@ __device__ __forceinline__ void row_inverses(const Params& params, const NormPar
       inverses[r] = inverse_of(scales[r]);
     }
   } else {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) scales[r] = amax_of<kKind>(y[r], vectors_of<T>(part));
-    Group::template reduce<Max, 2>(scales);
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      scales[r] = scale_for(params.format, scales[r]);
-      inverses[r] = inverse_of_found(scales[r]);
-    }
+    found_inverses<kKind, kPlain, Group>(params, part, y, scales, inverses);
   }
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -115,8 +131,9 @@ __device__ __forceinline__ void row_inverses(const Params& params, const NormPar
   }
 }
 
-// A scale for each 128 columns of a row, whose lanes are neighbours: 16 of them, 32 of float, or
-// all of a shorter row. 1 / scale for each vector of this thread.
+// A scale for each 128 columns of a row, whose lanes are neighbours: 16 of them, or 32 of float.
+// Where fewer lanes share a row it has no more columns than that. 1 / scale for each vector of this
+// thread.
 template <typename Group, typename T, int kVectors, typename Params>
 __device__ __forceinline__ void group_inverses(const Params& params, uint32_t row, bool in_range,
                                                uint32_t num_vectors,
@@ -125,6 +142,9 @@ __device__ __forceinline__ void group_inverses(const Params& params, uint32_t ro
   constexpr unsigned kLanes = kScaleGroup / Vector<T>::kSize;
   const uint32_t num_groups = (num_vectors + kLanes - 1) / kLanes;
   const int64_t first = static_cast<int64_t>(row) * num_groups;
+  const bool one_group = !Group::kSharedByBlock && blockDim.x < kLanes;
+  float amax_of_all = 0.0f;
+  if (one_group) amax_of_all = amax_of<NormKind::layer, false>(y, num_vectors);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     const uint32_t index = y.index(i);
@@ -134,8 +154,8 @@ __device__ __forceinline__ void group_inverses(const Params& params, uint32_t ro
       scale[0] = writes ? params.given_scales[first + index / kLanes] : 1.0f;
       inverses[i] = inverse_of(scale[0]);
     } else {
-      scale[0] = index < num_vectors ? amax_of(y.vectors[i]) : 0.0f;
-      reduce_lanes<Max>(scale, Group::kSharedByBlock ? kLanes : min(blockDim.x, kLanes));
+      scale[0] = one_group ? amax_of_all : index < num_vectors ? amax_of(y.vectors[i]) : 0.0f;
+      reduce_lanes<Max>(scale, one_group ? blockDim.x : kLanes);
       scale[0] = scale_for(params.format, scale[0]);
       inverses[i] = inverse_of_found(scale[0]);
     }
@@ -144,21 +164,21 @@ __device__ __forceinline__ void group_inverses(const Params& params, uint32_t ro
 }
 
 // Codes and scales of normalised rows.
-template <NormKind kKind, typename Group, typename T, int kVectors, typename Params>
+template <NormKind kKind, bool kPlain, typename Group, typename T, int kVectors, typename Params>
 __device__ __forceinline__ void quantise_rows(
     const Params& params, const NormPart& part, uint32_t block,
     const RowRegisters<T, kVectors> (&y)[Group::kNumRows]) {
   constexpr int kRows = Group::kNumRows;
   const uint32_t num_vectors = vectors_of<T>(part);
+  const bool in_groups = !kPlain && params.kind == ScaleKind::group128;
   float of_rows[kRows];
-  if (params.kind != ScaleKind::group128)
-    row_inverses<kKind, Group>(params, part, block, y, of_rows);
+  if (!in_groups) row_inverses<kKind, kPlain, Group>(params, part, block, y, of_rows);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const uint32_t row = Group::row(block, r);
     const bool in_range = Group::kAlwaysInRange || row < part.num_rows;
     float inverses[kVectors];
-    if (params.kind == ScaleKind::group128) {
+    if (in_groups) {
       group_inverses<Group>(params, row, in_range, num_vectors, y[r], inverses);
     } else {
 #pragma unroll
@@ -169,24 +189,16 @@ __device__ __forceinline__ void quantise_rows(
                         threadIdx.x * static_cast<uint32_t>(Vector<T>::kSize);
     switch (params.format) {
       case OutputFormat::e4m3:
-        store_codes<E4M3>(to, y[r], num_vectors, inverses);
+        store_codes<E4M3, kPlain>(to, y[r], num_vectors, inverses);
         break;
       case OutputFormat::e5m2:
-        store_codes<E5M2>(to, y[r], num_vectors, inverses);
+        store_codes<E5M2, kPlain>(to, y[r], num_vectors, inverses);
         break;
       case OutputFormat::int8:
-        store_codes<Int8>(to, y[r], num_vectors, inverses);
+        store_codes<Int8, kPlain>(to, y[r], num_vectors, inverses);
         break;
     }
   }
-}
-
-// Blocks an SM should hold, as registers allow: with a pivot, a bias and codes besides, up to 80 of
-// them.
-template <NormKind kKind>
-__device__ constexpr int norm_quant_blocks(const RowVariant& variant) {
-  const int blocks = norm_blocks<NormKind::layer, NormParams>(variant);
-  return kKind == NormKind::layer && !variant.whole_block ? blocks * 3 / 4 : blocks;
 }
 
 // As norm_rows (norm.cuh), with codes and scales as results. Shared memory: up to 512 bytes.
@@ -196,8 +208,13 @@ __device__ __forceinline__ void norm_quant_rows(const Params& params) {
   using Group = typename GroupOf<kVariant>::type;
   const auto [part, block] = part_of(params.norm);
   RowRegisters<T, kVariant.vectors_per_thread> y[Group::kNumRows];
-  normalised_rows<kKind, Group>(params.norm, part, block, y);
-  quantise_rows<kKind, Group>(params, part, block, y);
+  if (part.plain) {
+    normalised_rows<kKind, true, Group>(params.norm, part, block, y);
+    quantise_rows<kKind, true, Group>(params, part, block, y);
+  } else {
+    normalised_rows<kKind, false, Group>(params.norm, part, block, y);
+    quantise_rows<kKind, false, Group>(params, part, block, y);
+  }
 }
 
 // One row a block of whole warps, any length; kBytes as in norm_loop, whose sums these are. Each
@@ -278,12 +295,13 @@ __device__ __forceinline__ void norm_quant_loop(const Params& params) {
 }  // namespace ac4k
 
 // Entry points as in norm.cuh.
-#define AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, i)                             \
-  extern "C" __global__ void                                                                  \
-      __launch_bounds__(ac4k::kRowVariants[i].max_threads,                                    \
-                        ac4k::norm_quant_blocks<ac4k::NormKind::kind>(ac4k::kRowVariants[i])) \
-      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {                    \
-    ac4k::norm_quant_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params);            \
+#define AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, i)                               \
+  extern "C" __global__ void                                                                    \
+      __launch_bounds__(ac4k::kRowVariants[i].max_threads,                                      \
+                        (ac4k::norm_blocks<ac4k::NormKind::kind, decltype(ac4k::Params::norm)>( \
+                            ac4k::kRowVariants[i])))                                            \
+      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {                      \
+    ac4k::norm_quant_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params);              \
   }
 #define AC4K_NORM_QUANT_LOOP(name, variant, kind, T, suffix, Params, bytes)                        \
   extern "C" __global__ void __launch_bounds__(ac4k::kRowLoopThreads) name##_##variant##_##suffix( \

@@ -32,11 +32,17 @@ struct Max {
   static __device__ __forceinline__ float apply(float a, float b) { return fmaxf(a, b); }
 };
 
-// Over `width` neighbouring lanes, a power of two; every lane gets the result.
-template <typename Reduction, int kCount>
+// Blocks are one row of whole warps, or several of a power of two up to 32.
+__device__ __forceinline__ uint32_t lane_of_warp() {
+  return (threadIdx.y * blockDim.x + threadIdx.x) % kWarpThreads;
+}
+
+// Over `width` neighbouring lanes, a power of two; every lane gets the result. Groups of kShared
+// lanes hold the same value already, which counts once.
+template <typename Reduction, int kShared = 1, int kCount>
 __device__ __forceinline__ void reduce_lanes(float (&values)[kCount], unsigned width) {
 #pragma unroll
-  for (unsigned offset = kWarpThreads / 2; offset > 0; offset /= 2) {
+  for (unsigned offset = kWarpThreads / 2; offset >= kShared; offset /= 2) {
     if (offset < width) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
@@ -47,14 +53,14 @@ __device__ __forceinline__ void reduce_lanes(float (&values)[kCount], unsigned w
 }
 
 // Over a warp. Magnitudes, NaN not among them, are in the order of their bits.
-template <typename Reduction, int kCount>
+template <typename Reduction, int kShared = 1, int kCount>
 __device__ __forceinline__ void reduce_warp(float (&values)[kCount]) {
   if constexpr (is_same<Reduction, Max>) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i)
       values[i] = __uint_as_float(__reduce_max_sync(kWholeWarp, __float_as_uint(values[i])));
   } else {
-    reduce_lanes<Reduction>(values, kWarpThreads);
+    reduce_lanes<Reduction, kShared>(values, kWarpThreads);
   }
 }
 
@@ -69,9 +75,9 @@ struct WarpGroup {
     return (block * kRows + static_cast<uint32_t>(i)) * blockDim.y + threadIdx.y;
   }
   // `kSlot`: reductions of one kernel that follow each other take different ones.
-  template <typename Reduction, int kSlot, int kCount>
+  template <typename Reduction, int kSlot, int kShared = 1, int kCount>
   static __device__ __forceinline__ void reduce(float (&values)[kCount]) {
-    reduce_lanes<Reduction>(values, blockDim.x);
+    reduce_lanes<Reduction, kShared>(values, blockDim.x);
   }
 };
 
@@ -82,11 +88,12 @@ struct BlockGroup {
   static constexpr bool kAlwaysInRange = true, kSharedByBlock = true;
   static constexpr int kThreads = kMaxThreads;
   static __device__ __forceinline__ uint32_t row(uint32_t block, int) { return block; }
-  // Each warp leaves its part, then every thread adds up all of them in the same order.
-  template <typename Reduction, int kSlot, int kCount>
+  // Each warp leaves its part, then every thread adds up all of them in the same order. The largest
+  // part is found by a warp's lanes together.
+  template <typename Reduction, int kSlot, int kShared = 1, int kCount>
   static __device__ __forceinline__ void reduce(float (&values)[kCount]) {
     __shared__ float4 parts[kCount][kWarpThreads / 4];
-    reduce_warp<Reduction>(values);
+    reduce_warp<Reduction, kShared>(values);
     const unsigned thread = threadIdx.x, num_warps = blockDim.x / kWarpThreads;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
@@ -96,16 +103,24 @@ struct BlockGroup {
       if (thread >= num_warps && thread < kWarpThreads) part[thread] = Reduction::kIdentity;
     }
     __syncthreads();
+    if constexpr (is_same<Reduction, Max>) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      float total = Reduction::kIdentity;
-#pragma unroll
-      for (int j = 0; j < kMaxThreads / kWarpThreads / 4; ++j) {
-        const float4 four = parts[i][j];
-        total = Reduction::apply(total, Reduction::apply(Reduction::apply(four.x, four.y),
-                                                         Reduction::apply(four.z, four.w)));
+      for (int i = 0; i < kCount; ++i) {
+        values[i] = reinterpret_cast<const float*>(parts[i])[thread % kWarpThreads];
       }
-      values[i] = total;
+      reduce_warp<Reduction>(values);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        float total = Reduction::kIdentity;
+#pragma unroll
+        for (int j = 0; j < kMaxThreads / kWarpThreads / 4; ++j) {
+          const float4 four = parts[i][j];
+          total = Reduction::apply(total, Reduction::apply(Reduction::apply(four.x, four.y),
+                                                           Reduction::apply(four.z, four.w)));
+        }
+        values[i] = total;
+      }
     }
   }
 };
@@ -135,33 +150,33 @@ struct RowRegisters {
   static __device__ __forceinline__ uint32_t index(int i) {
     return threadIdx.x + static_cast<uint32_t>(i) * blockDim.x;
   }
+  // kWhole: no thread's vector is past the end.
+  template <bool kWhole = false>
   __device__ __forceinline__ void load_from(const T* row, uint32_t num_vectors) {
     const uint4* from = reinterpret_cast<const uint4*>(row);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       uint4 bits{};
-      if (index(i) < num_vectors) bits = __ldca(from + index(i));
+      if (kWhole || index(i) < num_vectors) bits = __ldca(from + index(i));
       vectors[i] = *reinterpret_cast<const Vec*>(&bits);
     }
   }
-  // Keeps the compiler from holding on to widened values, which take twice the registers of 16-bit
-  // ones. `zero` is 0, which the compiler must not know.
+  // Keeps the compiler from holding on to what it made of the numbers, which takes twice the
+  // registers of 16-bit ones. `zero` is 0, which the compiler must not know.
   __device__ __forceinline__ void forget_widened(uint32_t zero) {
-    if constexpr (sizeof(T) == 2) {
 #pragma unroll
-      for (int i = 0; i < kVectors; ++i) {
-        uint32_t* words = reinterpret_cast<uint32_t*>(&vectors[i]);
+    for (int i = 0; i < kVectors; ++i) {
+      uint32_t* words = reinterpret_cast<uint32_t*>(&vectors[i]);
 #pragma unroll
-        for (int j = 0; j < 4; ++j)
-          asm volatile("xor.b32 %0, %0, %1;" : "+r"(words[j]) : "r"(zero));
-      }
+      for (int j = 0; j < 4; ++j) asm volatile("xor.b32 %0, %0, %1;" : "+r"(words[j]) : "r"(zero));
     }
   }
+  template <bool kWhole = false>
   __device__ __forceinline__ void store_to(T* row, uint32_t num_vectors) const {
     Vec* to = reinterpret_cast<Vec*>(row);
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      if (index(i) < num_vectors) store(to + index(i), vectors[i]);
+      if (kWhole || index(i) < num_vectors) store(to + index(i), vectors[i]);
     }
   }
 };

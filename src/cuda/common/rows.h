@@ -21,26 +21,28 @@ struct RowOffsets {
 };
 
 // How many threads share a row that is held in registers, by the row's number of 16-byte vectors:
-// part of a warp (a power of two, `rows` rows a thread) or a block. The first that fits is taken.
-// More than two vectors a thread only where a block would otherwise pass 256 or 512 threads, or
-// where they keep a row within one warp: then nothing waits for a barrier. An SM should hold
-// several blocks, so that the loads of one hide the reduction of another.
+// part of a warp (a power of two, at least kMinRowLanes, `rows` rows a thread) or a block. The
+// first that fits is taken. Two vectors a thread and more, so that what is done once for a row does
+// not weigh; many where rows are long, few where they may be few and wait for a barrier. An SM
+// should hold several blocks, so that the loads of one hide the reduction of another.
 struct RowVariant {
   int max_vectors;         // of a row
   int vectors_per_thread;  // of one row
   int rows_per_thread;
   bool whole_block;
-  int max_threads;  // of a block
-  int min_blocks;   // on an SM
+  int max_threads;      // of a block
+  int min_blocks;       // on an SM
+  int min_full_blocks;  // the same where a bias, a residual or codes take registers besides
 };
+inline constexpr int kMinRowLanes = 4;       // those of a row of a matrix product
 inline constexpr int kRowWarpThreads = 128;  // a block of warps with rows of their own
 inline constexpr RowVariant kRowVariants[] = {
-    {32, 1, 2, false, kRowWarpThreads, 12},
-    {64, 2, 1, false, kRowWarpThreads, 12},
-    {128, 4, 1, false, kRowWarpThreads, 8},
-    {512, 2, 1, true, 256, 6},
-    {2048, 4, 1, true, 512, 2},
-    {4096, 8, 1, true, 512, 2},
+    {64, 2, 2, false, kRowWarpThreads, 8, 6},
+    {128, 4, 1, false, kRowWarpThreads, 8, 6},
+    {512, 2, 1, true, 256, 6, 5},
+    {1024, 8, 1, true, 128, 7, 5},
+    {2048, 4, 1, true, 512, 2, 2},
+    {4096, 8, 1, true, 512, 1, 1},
 };
 inline constexpr int kNumRowVariants = sizeof(kRowVariants) / sizeof(kRowVariants[0]);
 inline constexpr int kRowLoopThreads = 1024;  // at most, a row that is read more than once
