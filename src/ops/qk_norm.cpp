@@ -75,9 +75,10 @@ Status run_cpu(const Call& call) {
   return AC4K_OK;
 }
 
-// Both in one launch: blocks of q, then blocks of k.
+// Both in one launch: blocks of q, then blocks of k, or rows of both in each block.
 Status run_cuda(const Call& call) {
   static constinit NormKernelTable kernels = AC4K_NORM_KERNELS(kModule, "rms_norm");
+  static constinit cuda::Kernel pairs[kNumNormTypes] = AC4K_NORM_KERNEL(kModule, "rms_norm_pairs");
   AC4K_TRY(check_outputs(call));
   const int row_dims = over_heads(call) ? 2 : 1;
   const int64_t element_bytes = size_of(call.type());
@@ -102,6 +103,9 @@ Status run_cuda(const Call& call) {
   }
   const NormPlan plan(longest, element_bytes, aligned);
   for (NormPart& part : params.parts) part.plain = plan.is_plain(part, false);
+  if (plan.kernel == kNormPairVariant && num_rows[kQ] == num_rows[kK]) {
+    return launch_1d(pairs[norm_type(call.type())], call, num_rows[kQ], plan.block, params);
+  }
   const int64_t q_blocks = ceil_div(num_rows[kQ], plan.rows_per_block);
   const int64_t k_blocks = ceil_div(num_rows[kK], plan.rows_per_block);
   params.second_block = static_cast<uint32_t>(q_blocks);

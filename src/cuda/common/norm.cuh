@@ -13,6 +13,11 @@
 
 namespace ac4k {
 
+template <bool kValue>
+struct Bool {
+  static constexpr bool value = kValue;
+};
+
 // The tensor a block works on, and the block's number in it.
 struct PartOfBlock {
   const NormPart& part;
@@ -280,6 +285,49 @@ __device__ __forceinline__ void norm_rows(const Params& params) {
   }
 }
 
+// RMS norm of two tensors with as many rows: a block has one of each, and one barrier for both, so
+// that the shorter rows do not cost what the longer ones do. Block: as the longer rows need it.
+// kFirstIsPlain: what NormPart::plain says of the first. Otherwise as norm_rows.
+template <bool kFirstIsPlain, typename T, const RowVariant& kVariant>
+__device__ __forceinline__ void norm_row_pair(const NormParams& params) {
+  using Group = typename GroupOf<kVariant>::type;
+  constexpr int kVectors = kVariant.vectors_per_thread;
+  constexpr NormKind kKind = NormKind::rms;
+  const uint32_t row = blockIdx.x;
+  RowRegisters<T, kVectors> x[2][1], weights[2], no_bias;
+  float sums[2];
+  const auto for_both = [&](auto&& use) {
+    use(params.parts[0], 0, Bool<kFirstIsPlain>{});
+    use(params.parts[1], 1, Bool<false>{});
+  };
+  wait_for_previous_kernels();
+  for_both([&](const NormPart& part, int i, auto plain) {
+    x[i][0].template load_from<plain.value>(
+        static_cast<const T*>(part.x) + offset_of<plain.value>(part.x_rows, row),
+        vectors_of<T>(part));
+  });
+  for_both([&](const NormPart& part, int i, auto plain) {
+    load_weights<kKind, plain.value>(part, vectors_of<T>(part), weights[i], no_bias);
+  });
+  allow_next_kernel();
+  for_both([&](const NormPart&, int i, auto) { sums[i] = sum_of<kKind>(x[i][0]); });
+  Group::template reduce<Sum, 0, kSumLanes<kKind, T, kVectors>>(sums);
+  for_both([&](const NormPart& part, int i, auto plain) {
+    // Whole warps, mostly: shorter rows do not reach all of them.
+    if (!plain.value && threadIdx.x >= vectors_of<T>(part)) return;
+    const RowStatistics statistics[1] = {rms_statistics(sums[i], part.inverse_columns, params.eps)};
+    const RowValues<kKind, plain.value, T, kVectors> values[1] = {};
+    if (sizeof(T) == 2 && params.cast_first) {
+      normalise_rows<kKind, plain.value, true, true>(part, vectors_of<T>(part), statistics, values,
+                                                     weights[i], no_bias, x[i]);
+    } else {
+      normalise_rows<kKind, plain.value, false, true>(part, vectors_of<T>(part), statistics, values,
+                                                      weights[i], no_bias, x[i]);
+    }
+    store_rows<plain.value, Group>(part, row, x[i]);
+  });
+}
+
 // Sums over a row in memory, by the whole block.
 template <NormKind kKind, typename T, int kBytes>
 __device__ __forceinline__ RowStatistics loop_statistics(const T* row, int64_t num_columns,
@@ -389,3 +437,14 @@ __device__ __forceinline__ void norm_loop(const Params& params) {
   AC4K_NORM_VARIANT(name, kind, T, suffix, Params, 5)     \
   AC4K_NORM_LOOP(name, loop, kind, T, suffix, Params, 16) \
   AC4K_NORM_LOOP(name, any, kind, T, suffix, Params, sizeof(T))
+#define AC4K_NORM_PAIRS(name, T, suffix)                                                 \
+  extern "C" __global__ void                                                             \
+      __launch_bounds__(ac4k::kRowVariants[ac4k::kNormPairVariant].max_threads,          \
+                        ac4k::kNormPairBlocks)                                           \
+      name##_pairs_##suffix(const __grid_constant__ ac4k::NormParams params) {           \
+    if (params.parts[0].plain) {                                                         \
+      ac4k::norm_row_pair<true, T, ac4k::kRowVariants[ac4k::kNormPairVariant]>(params);  \
+    } else {                                                                             \
+      ac4k::norm_row_pair<false, T, ac4k::kRowVariants[ac4k::kNormPairVariant]>(params); \
+    }                                                                                    \
+  }

@@ -22,13 +22,19 @@ struct NormPart {
   bool plain;
 };
 
-// One tensor, or two in one launch: blocks from `second_block` on belong to the second.
+// One tensor, or two in one launch: blocks from `second_block` on belong to the second, or (kernels
+// for pairs) each block has a row of both.
 struct NormParams {
   NormPart parts[2];
   unsigned second_block;
   float eps;
   bool cast_first;  // round to the dtype before the weight comes in
 };
+
+// The row variant that has a kernel for pairs: longer rows keep a block busy alone, shorter ones
+// share it anyway.
+inline constexpr int kNormPairVariant = 2;
+inline constexpr int kNormPairBlocks = 4;  // on an SM
 
 // sum = x + residual, out = norm of sum.
 struct AddNormParams {
