@@ -159,26 +159,29 @@ class TinyFactors {
   uint32_t scale_[Format::kGroups], addend_[Format::kGroups];
 };
 
-// bfloat16 has too few bits to round an offset as it is: as many whole scales of it as there are
-// are added to the codes, exactly; what is left is smaller than a scale. These sums are not tiny.
+// bfloat16 has too few bits to round scale and offset as they are: the scale comes in two parts,
+// and as many whole scales of the offset as there are are added to the codes, exactly; what is left
+// is smaller than a scale. These sums are not tiny.
 struct ShiftedFactors {
   static constexpr int kExponent = -10;  // of the unit of codes
-  float scale, zero, rest;
+  float scale, scale_rest, zero, rest;
 
   __device__ __forceinline__ ShiftedFactors(float s, float offset) {
     constexpr float kUnit = 0x1p-10f, kMost = 128 * kUnit;  // all sums are exact, below 256
     constexpr float kRound = 0x1.8p23f * kUnit;             // has no bits for fractions of the unit
-    scale = s * (1 / kUnit);
+    const float whole_scale = s * (1 / kUnit);
+    scale = __uint_as_float(pair_of<__nv_bfloat16>(0.0f, whole_scale) & 0xffff0000u);
+    scale_rest = whole_scale - scale;
     float inverse;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(scale));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(whole_scale));
     const float whole = __fadd_rn(__fmaf_rn(offset, inverse, kRound), -kRound);
     zero = fminf(fmaxf(whole, -kMost), kMost);
-    rest = __fmaf_rn(-zero, scale, offset);
+    rest = __fmaf_rn(-zero, whole_scale, offset);
   }
 };
 
-// A step of 16 columns: weight = scale * (code + zero) + rest, where factors.scale<g, row>() and
-// the like are pairs.
+// A step of 16 columns: weight = (scale + scale_rest) * (code + zero) + rest, where
+// factors.scale<g, row>() and the like are pairs.
 template <typename Format, int kStep, int i, typename Factors>
 __device__ __forceinline__ uint32_t shifted_weights(const typename Format::Planes::Codes& codes,
                                                     const Factors& factors) {
@@ -195,8 +198,9 @@ __device__ __forceinline__ uint32_t shifted_weights(const typename Format::Plane
   }
   const __nv_bfloat162 code =
       __hfma2(bfloat_pair(low), powers_of_two<kUp - Planes::template kTinyPlace<i>>(), zero);
-  return bits_of(
-      __hfma2(code, factors.template scale<g, kRow>(), factors.template rest<g, kRow>()));
+  return bits_of(__hfma2(
+      code, factors.template scale<g, kRow>(),
+      __hfma2(code, factors.template scale_rest<g, kRow>(), factors.template rest<g, kRow>())));
 }
 template <typename Format, int kStep, typename Factors>
 __device__ __forceinline__ void make_shifted(const typename Format::Planes::Codes& codes,
@@ -218,6 +222,7 @@ class ShiftedGroupFactors {
       const ShiftedFactors f0(scales.scale[0][g], scales.offset[0][g]);
       const ShiftedFactors f1(scales.scale[1][g], scales.offset[1][g]);
       words_[g][kScale] = pair_of<__nv_bfloat16>(f0.scale, f1.scale);
+      words_[g][kScaleRest] = pair_of<__nv_bfloat16>(f0.scale_rest, f1.scale_rest);
       words_[g][kZero] = pair_of<__nv_bfloat16>(f0.zero, f1.zero);
       words_[g][kRest] = pair_of<__nv_bfloat16>(f0.rest, f1.rest);
     }
@@ -226,8 +231,9 @@ class ShiftedGroupFactors {
   __device__ __forceinline__ ShiftedGroupFactors of_lane() const {
     ShiftedGroupFactors theirs;
 #pragma unroll
-    for (int i = 0; i < 3 * Format::kGroups; ++i) {
-      theirs.words_[i / 3][i % 3] = __shfl_sync(0xffffffffu, words_[i / 3][i % 3], kLane, 4);
+    for (int i = 0; i < kWords * Format::kGroups; ++i) {
+      theirs.words_[i / kWords][i % kWords] =
+          __shfl_sync(0xffffffffu, words_[i / kWords][i % kWords], kLane, 4);
     }
     return theirs;
   }
@@ -235,6 +241,10 @@ class ShiftedGroupFactors {
   template <int g, int kRow>
   __device__ __forceinline__ __nv_bfloat162 scale() const {
     return twice<__nv_bfloat16, kRow>(words_[g][kScale]);
+  }
+  template <int g, int kRow>
+  __device__ __forceinline__ __nv_bfloat162 scale_rest() const {
+    return twice<__nv_bfloat16, kRow>(words_[g][kScaleRest]);
   }
   template <int g, int kRow>
   __device__ __forceinline__ __nv_bfloat162 zero() const {
@@ -251,22 +261,22 @@ class ShiftedGroupFactors {
   }
 
  private:
-  static constexpr int kScale = 0, kZero = 1, kRest = 2;
+  static constexpr int kScale = 0, kScaleRest = 1, kZero = 2, kRest = 3, kWords = 4;
 
-  uint32_t words_[Format::kGroups][3];
+  uint32_t words_[Format::kGroups][kWords];
 };
 
 // The same where a sub-block has a header of its own, with two groups: each of the four lanes with
 // the same rows makes the factors of one row and group.
 struct LaneHeader {
-  uint32_t large, small;  // scale and zero; rest, twice
+  uint32_t large, small;  // scale and zero; scale_rest and rest
 
   __device__ __forceinline__ LaneHeader() {}
   explicit __device__ __forceinline__ LaneHeader(uint32_t header) {
     const float2 both = halves(header);
     const ShiftedFactors own(both.x, both.y);
     large = pair_of<__nv_bfloat16>(own.scale, own.zero);
-    small = pair_of<__nv_bfloat16>(own.rest, own.rest);
+    small = pair_of<__nv_bfloat16>(own.scale_rest, own.rest);
   }
 };
 template <typename Format>
@@ -285,12 +295,16 @@ class LaneFactors {
     return twice<__nv_bfloat16, 0>(large_[2 * kRow + g]);
   }
   template <int g, int kRow>
+  __device__ __forceinline__ __nv_bfloat162 scale_rest() const {
+    return twice<__nv_bfloat16, 0>(small_[2 * kRow + g]);
+  }
+  template <int g, int kRow>
   __device__ __forceinline__ __nv_bfloat162 zero() const {
     return twice<__nv_bfloat16, 1>(large_[2 * kRow + g]);
   }
   template <int g, int kRow>
   __device__ __forceinline__ __nv_bfloat162 rest() const {
-    return bfloat_pair(small_[2 * kRow + g]);
+    return twice<__nv_bfloat16, 1>(small_[2 * kRow + g]);
   }
   template <int kStep>
   __device__ __forceinline__ void make(const typename Format::Planes::Codes& codes,
