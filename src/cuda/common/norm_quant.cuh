@@ -41,7 +41,7 @@ __device__ __forceinline__ float amax_of(const RowRegisters<T, kVectors>& y, uin
       if (kWhole && i == 0) {
         largest_pairs = unit;
       } else {
-        largest_pairs.raise_to_magnitude(unit);
+        largest_pairs.raise_in_magnitude(unit);
       }
     } else {
       largest = fmaxf(largest, amax_of(y.vectors[i]));

@@ -259,6 +259,12 @@ struct Unit {
       unit.words[i] = __shfl_xor_sync(0xffffffffu, words[i], lane_mask);
     return unit;
   }
+  // Pairs only: what is larger in magnitude, whose sign has no meaning then.
+  __device__ __forceinline__ void raise_in_magnitude(const Unit& other) {
+    static_assert(kPairs);
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) words[i] = larger_magnitudes<T>(words[i], other.words[i]);
+  }
   // Element by element: |other| where that is larger, and the extremes. NaN counts for nothing.
   __device__ __forceinline__ void raise_to_magnitude(const Unit& other) {
 #pragma unroll
