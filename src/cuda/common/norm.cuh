@@ -13,11 +13,6 @@
 
 namespace ac4k {
 
-template <bool kValue>
-struct Bool {
-  static constexpr bool value = kValue;
-};
-
 // The tensor a block works on, and the block's number in it.
 struct PartOfBlock {
   const NormPart& part;
@@ -285,6 +280,36 @@ __device__ __forceinline__ void norm_rows(const Params& params) {
   }
 }
 
+// One of the two rows below. kPlain: what NormPart::plain says.
+template <bool kPlain, typename T, int kVectors, typename Group>
+struct RowOfPair {
+  const NormPart& part;
+  uint32_t row;
+  RowRegisters<T, kVectors> x[1], weight, no_bias;
+
+  __device__ __forceinline__ void load() {
+    x[0].template load_from<kPlain>(
+        static_cast<const T*>(part.x) + offset_of<kPlain>(part.x_rows, row), vectors_of<T>(part));
+  }
+  __device__ __forceinline__ void load_weight() {
+    load_weights<NormKind::rms, kPlain>(part, vectors_of<T>(part), weight, no_bias);
+  }
+  __device__ __forceinline__ void finish(const NormParams& params, float sum) {
+    // Whole warps, mostly: shorter rows do not reach all of them.
+    if (!kPlain && threadIdx.x >= vectors_of<T>(part)) return;
+    const RowStatistics statistics[1] = {rms_statistics(sum, part.inverse_columns, params.eps)};
+    const RowValues<NormKind::rms, kPlain, T, kVectors> values[1] = {};
+    if (sizeof(T) == 2 && params.cast_first) {
+      normalise_rows<NormKind::rms, kPlain, true, true>(part, vectors_of<T>(part), statistics,
+                                                        values, weight, no_bias, x);
+    } else {
+      normalise_rows<NormKind::rms, kPlain, false, true>(part, vectors_of<T>(part), statistics,
+                                                         values, weight, no_bias, x);
+    }
+    store_rows<kPlain, Group>(part, row, x);
+  }
+};
+
 // RMS norm of two tensors with as many rows: a block has one of each, and one barrier for both, so
 // that the shorter rows do not cost what the longer ones do. Block: as the longer rows need it.
 // kFirstIsPlain: what NormPart::plain says of the first. Otherwise as norm_rows.
@@ -293,39 +318,18 @@ __device__ __forceinline__ void norm_row_pair(const NormParams& params) {
   using Group = typename GroupOf<kVariant>::type;
   constexpr int kVectors = kVariant.vectors_per_thread;
   constexpr NormKind kKind = NormKind::rms;
-  const uint32_t row = blockIdx.x;
-  RowRegisters<T, kVectors> x[2][1], weights[2], no_bias;
-  float sums[2];
-  const auto for_both = [&](auto&& use) {
-    use(params.parts[0], 0, Bool<kFirstIsPlain>{});
-    use(params.parts[1], 1, Bool<false>{});
-  };
+  RowOfPair<kFirstIsPlain, T, kVectors, Group> first{params.parts[0], blockIdx.x};
+  RowOfPair<false, T, kVectors, Group> second{params.parts[1], blockIdx.x};
   wait_for_previous_kernels();
-  for_both([&](const NormPart& part, int i, auto plain) {
-    x[i][0].template load_from<plain.value>(
-        static_cast<const T*>(part.x) + offset_of<plain.value>(part.x_rows, row),
-        vectors_of<T>(part));
-  });
-  for_both([&](const NormPart& part, int i, auto plain) {
-    load_weights<kKind, plain.value>(part, vectors_of<T>(part), weights[i], no_bias);
-  });
+  first.load();
+  second.load();
+  first.load_weight();
+  second.load_weight();
   allow_next_kernel();
-  for_both([&](const NormPart&, int i, auto) { sums[i] = sum_of<kKind>(x[i][0]); });
+  float sums[2] = {sum_of<kKind>(first.x[0]), sum_of<kKind>(second.x[0])};
   Group::template reduce<Sum, 0, kSumLanes<kKind, T, kVectors>>(sums);
-  for_both([&](const NormPart& part, int i, auto plain) {
-    // Whole warps, mostly: shorter rows do not reach all of them.
-    if (!plain.value && threadIdx.x >= vectors_of<T>(part)) return;
-    const RowStatistics statistics[1] = {rms_statistics(sums[i], part.inverse_columns, params.eps)};
-    const RowValues<kKind, plain.value, T, kVectors> values[1] = {};
-    if (sizeof(T) == 2 && params.cast_first) {
-      normalise_rows<kKind, plain.value, true, true>(part, vectors_of<T>(part), statistics, values,
-                                                     weights[i], no_bias, x[i]);
-    } else {
-      normalise_rows<kKind, plain.value, false, true>(part, vectors_of<T>(part), statistics, values,
-                                                      weights[i], no_bias, x[i]);
-    }
-    store_rows<plain.value, Group>(part, row, x[i]);
-  });
+  first.finish(params, sums[0]);
+  second.finish(params, sums[1]);
 }
 
 // Sums over a row in memory, by the whole block.
