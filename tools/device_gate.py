@@ -1,6 +1,6 @@
 """Compiles every device source for sm90a, by nvcc and by NVRTC, and prints what each kernel uses;
-for the other architectures of the table, by NVRTC, so that "compiled only" stays true. Of an engine
-with a module a format NVRTC compiles those that differ in their code.
+for the other architectures of the table, by NVRTC, so that "compiled only" stays true. Of the
+engine with a module a format those are compiled that differ in their code, or --all.
 
 Register spills fail, unless the source says `// Spills allowed: <reason>`. The nvcc half uses the
 same CMake rules as an installation; the NVRTC half has no host headers, as at first use.
@@ -18,7 +18,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CUDA = ROOT / "src/cuda"
 ENGINE = "sm90a/mixed_"
-ENGINE_SAMPLES = [ENGINE + name for name in ("q4_0", "q4_k", "iq4_nl", "mxfp4", "w4_g128z_bf16")]
+# One of each kind of planes, scales and offsets; by NVRTC one of each kind of planes.
+NVCC_SAMPLES = [
+    "q4_0",
+    "q4_1",
+    "q5_1",
+    "q8_0",
+    "q2_k",
+    "q4_k",
+    "q6_k",
+    "iq4_xs",
+    "nvfp4",
+    "w4_g32_bf16",
+    "w4_g128z_f16",
+]
+NVRTC_SAMPLES = ["q4_k", "iq4_nl", "w4_g128z_bf16"]
 
 
 @dataclass
@@ -67,7 +81,7 @@ def demangle(names: list[str]) -> list[str]:
     return output.stdout.splitlines()
 
 
-def build_with_nvcc(arch: str, build: Path, nvcc: str) -> list[Usage]:
+def build_with_nvcc(arch: str, build: Path, nvcc: str, modules: list[str]) -> list[Usage]:
     """Builds the cubins as an installation does and returns what the kernels use."""
     configure = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "--no-warn-unused-cli"]
     defines = {
@@ -80,13 +94,11 @@ def build_with_nvcc(arch: str, build: Path, nvcc: str) -> list[Usage]:
     }
     configure += [f"-D{name}={value}" for name, value in defines.items()]
     subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run(
-        ["cmake", "--build", build, "--target", "ac4k_cubins", "--", "--quiet"], check=True
-    )
+    cubins = [f"lib/ac4k/cubin/{module.replace('/', '.')}.{arch}.cubin" for module in modules]
+    subprocess.run(["cmake", "--build", build, "--target", *cubins, "--", "--quiet"], check=True)
     usages = []
-    for source in device_sources(arch):
-        module = module_of(source)
-        report = build / "lib/ac4k/cubin" / f"{module.replace('/', '.')}.{arch}.txt"
+    for module, cubin in zip(modules, cubins, strict=True):
+        report = (build / cubin).with_suffix(".txt")
         if not report.exists():
             raise FileNotFoundError(f"{report}: no nvcc found, or the build left it out")
         usages += parse_report(module, report.read_text())
@@ -101,8 +113,12 @@ def module_of(source: Path) -> str:
     return str(source.relative_to(CUDA).with_suffix(""))
 
 
-def is_compiled_by_nvrtc(module: str) -> bool:
-    return not module.startswith(ENGINE) or module in ENGINE_SAMPLES
+def modules_of(arch: str, samples: list[str] | None) -> list[str]:
+    """All of them, or with these of the engine only."""
+    modules = map(module_of, device_sources(arch))
+    if samples is None:
+        return list(modules)
+    return [m for m in modules if not m.startswith(ENGINE) or m.removeprefix(ENGINE) in samples]
 
 
 Kernels = dict[tuple[str, str], dict[str, int]]  # by module and name
@@ -129,6 +145,7 @@ def main() -> int:
     parser.add_argument("--arch", default="sm90a")
     parser.add_argument("--build", type=Path, default=ROOT / "build/device")
     parser.add_argument("--nvcc", default="", help="a path, or `pypi` for the PyPI packages alone")
+    parser.add_argument("--all", action="store_true", help="all formats of the engine")
     options = parser.parse_args()
 
     others = [arch for arch in architectures() if arch != options.arch]
@@ -136,8 +153,7 @@ def main() -> int:
         by_nvrtc = {
             arch: [
                 pool.submit(build_with_nvrtc, name, arch)
-                for name in map(module_of, device_sources(arch))
-                if is_compiled_by_nvrtc(name)
+                for name in modules_of(arch, None if options.all else NVRTC_SAMPLES)
             ]
             for arch in [options.arch, *others]
         }
@@ -147,7 +163,8 @@ def main() -> int:
                 key: kernel for built in by_nvrtc[arch] for key, kernel in built.result().items()
             }
 
-        usages = build_with_nvcc(options.arch, options.build, options.nvcc)
+        modules = modules_of(options.arch, None if options.all else NVCC_SAMPLES)
+        usages = build_with_nvcc(options.arch, options.build, options.nvcc, modules)
         failures = report(options.arch, usages, kernels_of(options.arch))
         for arch in others:
             kernels = kernels_of(arch)
@@ -167,7 +184,7 @@ def report(arch: str, usages: list[Usage], by_nvrtc: Kernels) -> int:
         problem = ""
         other = by_nvrtc.get((usage.module, usage.kernel))
         spills = usage.spill_bytes > 0 or (other is not None and other["local_bytes"] > 0)
-        if other is None and is_compiled_by_nvrtc(usage.module):
+        if other is None and any(module == usage.module for module, _ in by_nvrtc):
             problem = "  <-- not in NVRTC's cubin"
         elif spills and "// Spills allowed:" not in (CUDA / f"{usage.module}.cu").read_text():
             problem = "  <-- spills, or local arrays by NVRTC"
