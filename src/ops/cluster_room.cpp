@@ -9,15 +9,12 @@ namespace ac4k {
 
 Status find_room(cuda::Kernel& kernel, int threads, const cuda::DeviceProperties& device,
                  void* stream, ClusterRoom* room) {
-  constexpr int kMaxDevices = 32;
-  static std::atomic<const ClusterRoom*> known[kMaxDevices] = {};
+  static std::atomic<const ClusterRoom*> rooms[cuda::kMaxDevices] = {};
   const int device_id = device.id;
-  const bool can_know = device_id < kMaxDevices;
-  if (can_know) {
-    if (const ClusterRoom* found = known[device_id].load(std::memory_order_acquire)) {
-      *room = *found;
-      return AC4K_OK;
-    }
+  std::atomic<const ClusterRoom*>& known = rooms[device_id];
+  if (const ClusterRoom* found = known.load(std::memory_order_acquire)) {
+    *room = *found;
+    return AC4K_OK;
   }
   for (int blocks = 1; blocks <= kMaxSplits; ++blocks) {
     const auto count = [&](int shared_bytes, int* clusters) {
@@ -32,11 +29,9 @@ Status find_room(cuda::Kernel& kernel, int threads, const cuda::DeviceProperties
     AC4K_TRY(count(device.shared_per_sm / 2 - 1024, &room->two[static_cast<size_t>(blocks)]));
     AC4K_TRY(count(device.shared_per_block, &room->one[static_cast<size_t>(blocks)]));
   }
-  if (can_know) {
-    const auto* found = new ClusterRoom(*room);
-    const ClusterRoom* none = nullptr;
-    if (!known[device_id].compare_exchange_strong(none, found)) delete found;
-  }
+  const auto* found = new ClusterRoom(*room);
+  const ClusterRoom* none = nullptr;
+  if (!known.compare_exchange_strong(none, found)) delete found;
   return AC4K_OK;
 }
 

@@ -101,6 +101,20 @@ void for_each_tile(const MixedShape& shape, const Visit& visit) {
 
 }  // namespace
 
+MixedShape mixed_shape(WeightFormat format, int64_t tokens, int64_t N, int64_t K,
+                       int shared_per_block) {
+  const WeightBlock& block = block_of(format);
+  const bool has_table = format == WeightFormat::iq4_nl || format == WeightFormat::iq4_xs;
+  return {.tokens = tokens,
+          .N = N,
+          .k_blocks = packed_blocks(block, K),
+          .sub_blocks = block.packed_columns / kSubBlockK,
+          .block_bytes = packed_block_bytes(block),
+          .table_bytes = has_table ? kCodeTableBytes : 0,
+          .whole_columns = K % kSubBlockK == 0,
+          .shared_per_block = shared_per_block};
+}
+
 int tokens_of(const MixedTile& tile) {
   return tile.few ? kFewTiles[tile.index].columns : kManyTiles[tile.index].tokens;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/weight_formats.hpp"
 #include "ops/cluster_room.hpp"
 
 namespace ac4k {
@@ -29,6 +30,9 @@ struct MixedShape {
 
   bool operator==(const MixedShape&) const = default;
 };
+
+MixedShape mixed_shape(WeightFormat format, int64_t tokens, int64_t N, int64_t K,
+                       int shared_per_block);
 
 // Every tile that can multiply the shape.
 std::vector<MixedTile> mixed_tiles(const MixedShape& shape);

@@ -57,22 +57,6 @@ Status device_of(const std::string& op, int device_id, const cuda::DevicePropert
   return fail(AC4K_UNSUPPORTED, op, ": expected a GPU of sm90a, got ", (*device)->arch);
 }
 
-int table_bytes_of(WeightFormat format) {
-  return format == WeightFormat::iq4_nl || format == WeightFormat::iq4_xs ? kCodeTableBytes : 0;
-}
-MixedShape shape_of(WeightFormat format, int64_t tokens, int64_t N, int64_t K,
-                    const cuda::DeviceProperties& device) {
-  const WeightBlock& block = block_of(format);
-  return {.tokens = tokens,
-          .N = N,
-          .k_blocks = packed_blocks(block, K),
-          .sub_blocks = block.packed_columns / kSubBlockK,
-          .block_bytes = packed_block_bytes(block),
-          .table_bytes = table_bytes_of(format),
-          .whole_columns = K % kSubBlockK == 0,
-          .shared_per_block = device.shared_per_block};
-}
-
 class Launcher {
  public:
   Launcher(const Call& call, const RowView& x, const QuantLinearArgs& args,
@@ -82,7 +66,7 @@ class Launcher {
         device_(device),
         kernels_(kernels_of_formats[static_cast<size_t>(args.format)]),
         type_(call.type() == DType::bf16),
-        shape_(shape_of(args.format, x.num_rows(), args.N, args.K, device)) {
+        shape_(mixed_shape(args.format, x.num_rows(), args.N, args.K, device.shared_per_block)) {
     params_.x = x.data();
     params_.x_rows = x.offsets();
     params_.weights = static_cast<const unsigned char*>(args.weight);
@@ -270,7 +254,8 @@ Status quant_linear_configs(int device_id, WeightFormat format, int64_t tokens, 
   const cuda::DeviceProperties* device = nullptr;
   AC4K_TRY(device_of("configs", device_id, &device));
   names->assign(1, "auto");
-  for (const MixedTile& tile : mixed_tiles(shape_of(format, tokens, N, K, *device))) {
+  for (const MixedTile& tile :
+       mixed_tiles(mixed_shape(format, tokens, N, K, device->shared_per_block))) {
     names->push_back(name_of(tile));
   }
   return AC4K_OK;
