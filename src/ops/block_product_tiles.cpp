@@ -37,13 +37,13 @@ bool fits(int tile, const BlockProductShape& shape) {
 // fourth less instructions for the same bytes, if that leaves enough blocks. As few splits as fill
 // the GPU.
 BlockProductChoice choose_for_few(const BlockProductShape& shape, const ClusterRoom& room) {
-  const int64_t at_once = room.one[1];
+  const int64_t at_once = room[1];
   int tile = shape.N > kBlockProductTiles[1].tokens   ? 2
              : num_tiles(1, shape) * 10 < at_once * 9 ? 0
                                                       : 1;
   while (tile > 0 && !fits(tile, shape)) --tile;
   int splits = 1;
-  while (2 * splits <= kMaxSplits && room.one[static_cast<size_t>(2 * splits)] > 0 &&
+  while (2 * splits <= kMaxSplits && room[static_cast<size_t>(2 * splits)] > 0 &&
          num_tiles(tile, shape) * splits * 2 <= at_once && can_split(tile, 2 * splits, shape)) {
     splits *= 2;
   }
@@ -52,7 +52,7 @@ BlockProductChoice choose_for_few(const BlockProductShape& shape, const ClusterR
 
 double estimated_time(const BlockProductChoice& choice, const BlockProductShape& shape,
                       const ClusterRoom& room) {
-  const auto at_once = room.one[static_cast<size_t>(choice.splits)];
+  const auto at_once = room[static_cast<size_t>(choice.splits)];
   const auto turns = static_cast<double>(ceil_div(num_tiles(choice.tile, shape), at_once));
   const auto blocks = static_cast<double>(ceil_div(num_steps(choice.tile, shape), choice.splits) *
                                           kBlockProductTiles[choice.tile].step_blocks);
@@ -69,7 +69,7 @@ BlockProductChoice choose_block_product(const BlockProductShape& shape, const Cl
     if (!fits(tile, shape)) continue;
     for (int splits = 1; splits <= kMaxSplits; splits *= 2) {
       const BlockProductChoice choice{tile, splits};
-      if (room.one[static_cast<size_t>(splits)] == 0 || !can_split(tile, splits, shape)) break;
+      if (room[static_cast<size_t>(splits)] == 0 || !can_split(tile, splits, shape)) break;
       const double time = estimated_time(choice, shape, room);
       if (time < best_time) best = choice, best_time = time;
     }

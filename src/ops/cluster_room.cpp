@@ -17,17 +17,12 @@ Status find_room(cuda::Kernel& kernel, int threads, const cuda::DeviceProperties
     return AC4K_OK;
   }
   for (int blocks = 1; blocks <= kMaxSplits; ++blocks) {
-    const auto count = [&](int shared_bytes, int* clusters) {
-      const auto size = static_cast<uint32_t>(blocks);
-      return cuda::max_active_clusters(kernel,
-                                       {.grid = {size, 1, 1},
-                                        .block = {static_cast<uint32_t>(threads), 1, 1},
-                                        .cluster = {size, 1, 1},
-                                        .shared_bytes = static_cast<uint32_t>(shared_bytes)},
-                                       device_id, stream, clusters);
-    };
-    AC4K_TRY(count(device.shared_per_sm / 2 - 1024, &room->two[static_cast<size_t>(blocks)]));
-    AC4K_TRY(count(device.shared_per_block, &room->one[static_cast<size_t>(blocks)]));
+    const auto size = static_cast<uint32_t>(blocks);
+    const cuda::LaunchConfig config{.grid = {size, 1, 1},
+                                    .block = {static_cast<uint32_t>(threads), 1, 1},
+                                    .cluster = {size, 1, 1},
+                                    .shared_bytes = static_cast<uint32_t>(device.shared_per_block)};
+    AC4K_TRY(cuda::max_active_clusters(kernel, config, device_id, stream, &(*room)[size]));
   }
   const auto* found = new ClusterRoom(*room);
   const ClusterRoom* none = nullptr;

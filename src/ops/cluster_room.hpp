@@ -13,15 +13,11 @@ struct DeviceProperties;
 
 inline constexpr int kMaxSplits = 8;  // every GPU with clusters has clusters of this many blocks
 
-// Clusters of n blocks that run at once, one block or two on an SM.
-struct ClusterRoom {
-  std::array<int, kMaxSplits + 1> one{}, two{};
-
-  bool operator==(const ClusterRoom&) const = default;
-};
+// Clusters of n blocks that run at once, a block an SM.
+using ClusterRoom = std::array<int, kMaxSplits + 1>;
 
 // Found once for each GPU, with the first kernel that asks: it depends on the GPU, and on little
-// else. Two blocks of the kernel, of so many threads, must fit on an SM.
+// else. A block of the kernel has so many threads.
 Status find_room(cuda::Kernel& kernel, int threads, const cuda::DeviceProperties& device,
                  void* stream, ClusterRoom* room);
 

@@ -100,13 +100,12 @@ class Launcher {
 
  private:
   Status choose(BlockProductChoice* choice) const {
-    ClusterRoom room;
+    ClusterRoom room{};
     if (device_.major >= 9) {
-      constexpr int kTwoFit = 0;  // blocks of this tile's kernel, on an SM
-      AC4K_TRY(find_room(kernels[product_.format][kTwoFit], kBlockProductThreads, device_,
-                         call_.stream, &room));
+      AC4K_TRY(find_room(kernels[product_.format][0], kBlockProductThreads, device_, call_.stream,
+                         &room));
     } else {
-      room.one[1] = device_.sm_count;  // no clusters
+      room[1] = device_.sm_count;  // no clusters
     }
     *choice = choose_block_product(shape_, room);
     return AC4K_OK;

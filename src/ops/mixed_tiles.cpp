@@ -12,14 +12,12 @@ namespace {
 
 // Microseconds of a block for 64 columns of K, and besides, as measured on an H200 with q4_0.
 struct FewTile {
-  int kernel;  // its place among those for few tokens
   int columns;
   int row_tiles;
-  int blocks_on_sm;  // two where that lets all row tiles run at once; one has the longer ring
   double cost;
 };
-constexpr FewTile kFewTiles[] = {{0, 8, 1, 1, 0.055},  {0, 8, 1, 2, 0.115},  {1, 16, 1, 1, 0.067},
-                                 {2, 32, 1, 1, 0.083}, {3, 16, 2, 1, 0.140}, {4, 32, 2, 1, 0.168}};
+constexpr FewTile kFewTiles[] = {{8, 1, 0.055}, {16, 1, 0.067}, {32, 1, 0.083},
+                                 {8, 2, 0.115}, {16, 2, 0.140}, {32, 2, 0.168}};
 constexpr double kManyCosts[] = {0.235, 0.34, 0.46, 0.345, 0.63};
 constexpr double kFewStart = 5.7, kManyStart = 4.5, kManySplit = 0.5, kNextTurn = 3.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
@@ -41,9 +39,7 @@ double finish_time(int64_t count, double time, int64_t at_once, int64_t more_cou
 }
 
 double estimated_time(const MixedTile& tile, const MixedShape& shape, const ClusterRoom& room) {
-  const bool two_on_sm = tile.few && kFewTiles[tile.index].blocks_on_sm == 2;
-  const auto& fit = two_on_sm ? room.two : room.one;
-  const int64_t at_once = std::max(fit[static_cast<size_t>(tile.splits)], 1);
+  const int64_t at_once = std::max(room[static_cast<size_t>(tile.splits)], 1);
   const int64_t before = tokens_before_rest(tile, shape);
   const int64_t steps = ceil_div(shape.k_blocks, tile.splits) * shape.sub_blocks;
   const auto turn = [&](double cost) { return static_cast<double>(steps) * cost + kNextTurn; };
@@ -58,6 +54,9 @@ double estimated_time(const MixedTile& tile, const MixedShape& shape, const Clus
          finish_time(clusters(tile, before), turn(cost), at_once, rest, turn(rest_cost));
 }
 
+PackedBlock packed_block(const MixedShape& shape) {
+  return {static_cast<int>(shape.block_bytes), shape.sub_blocks, shape.table_bytes};
+}
 int few_weight_bytes(const MixedTile& tile, const MixedShape& shape) {  // of a stage
   const int blocks = few_stage_columns_of(tile, shape) / (shape.sub_blocks * kSubBlockK);
   return kFewTiles[tile.index].row_tiles * blocks * static_cast<int>(shape.block_bytes);
@@ -66,8 +65,11 @@ int few_stage_bytes(const MixedTile& tile, const MixedShape& shape) {
   return few_stage(few_weight_bytes(tile, shape), kFewTiles[tile.index].columns,
                    few_stage_columns_of(tile, shape));
 }
-int few_once_bytes(const MixedTile& tile) {
-  return few_once(tokens_of(tile), kFewTiles[tile.index].row_tiles);
+int few_groups(const MixedTile& tile, const MixedShape& shape) {
+  return few_groups(tokens_of(tile), packed_block(shape));
+}
+int few_once_bytes(const MixedTile& tile, const MixedShape& shape) {
+  return few_once(few_groups(tile, shape), tokens_of(tile), kFewTiles[tile.index].row_tiles);
 }
 
 // The order numbers them for users. It depends on the sizes and on what fits into shared memory,
@@ -83,7 +85,7 @@ void for_each_tile(const MixedShape& shape, const Visit& visit) {
     // More tokens than a tile has would read the weights again.
     if (shape.tokens > kFewTiles[i].columns) continue;
     // Two row tiles want two stages for each group.
-    const int least_stages = kFewTiles[i].row_tiles * kFewGroups;
+    const int least_stages = kFewTiles[i].row_tiles * few_groups({true, i, 1}, shape);
     if (few_stages({true, i, 1}, shape) < least_stages) continue;
     for (int splits = 1; splits <= most_splits; splits *= 2) offer({true, i, splits});
   }
@@ -122,11 +124,9 @@ int features_of(const MixedTile& tile) {
   return tile.few ? kFewTiles[tile.index].row_tiles * kTileRows
                   : many_features(kManyTiles[tile.index]);
 }
-int threads_of(const MixedTile& tile) {
-  return tile.few ? kFewThreads : many_threads(kManyTiles[tile.index]);
-}
-int kernel_of(const MixedTile& tile) {
-  return tile.few ? kFewTiles[tile.index].kernel : tile.index;
+int threads_of(const MixedTile& tile, const MixedShape& shape) {
+  return tile.few ? few_threads(tokens_of(tile), packed_block(shape))
+                  : many_threads(kManyTiles[tile.index]);
 }
 int few_stage_columns_of(const MixedTile& tile, const MixedShape& shape) {
   return few_stage_columns(shape.sub_blocks, kFewTiles[tile.index].row_tiles);
@@ -139,26 +139,23 @@ int64_t tokens_before_rest(const MixedTile& tile, const MixedShape& shape) {
 int few_stages(const MixedTile& tile, const MixedShape& shape) {
   // More on their way than keep the memory busy make it serve some blocks long before others.
   constexpr int kWeightBytes = 90 * 1024;
-  constexpr int kReserved = 1024;  // of each block, by the system
-  const int blocks = kFewTiles[tile.index].blocks_on_sm;
-  const int room = (shape.shared_per_block + kReserved) / blocks - kReserved - shape.table_bytes;
-  const int fit = (room - few_once_bytes(tile)) / few_stage_bytes(tile, shape);
-  const int wanted = kWeightBytes / few_weight_bytes(tile, shape) + kFewGroups / 2;
-  return std::max(std::min({fit, wanted, kFewMaxStages}) / kFewGroups, 1) * kFewGroups;
+  const int groups = few_groups(tile, shape);
+  const int room = shape.shared_per_block - shape.table_bytes;
+  const int fit = (room - few_once_bytes(tile, shape)) / few_stage_bytes(tile, shape);
+  const int wanted = kWeightBytes / few_weight_bytes(tile, shape) + groups / 2;
+  return std::max(std::min({fit, wanted, kFewMaxStages}) / groups, 1) * groups;
 }
 int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape) {
   if (tile.few) {
-    return few_once_bytes(tile) + few_stages(tile, shape) * few_stage_bytes(tile, shape);
+    return few_once_bytes(tile, shape) + few_stages(tile, shape) * few_stage_bytes(tile, shape);
   }
-  return many_tokens_shared(kManyTiles[tile.index], {static_cast<int>(shape.block_bytes),
-                                                     shape.sub_blocks, shape.table_bytes});
+  return many_tokens_shared(kManyTiles[tile.index], packed_block(shape));
 }
 
 std::string name_of(const MixedTile& tile) {
   return (tile.few ? "few_" : "many_") + std::to_string(tokens_of(tile)) + "x" +
-         std::to_string(features_of(tile)) +
-         (tile.few && kFewTiles[tile.index].blocks_on_sm == 2 ? "_pair" : "") + "_split" +
-         std::to_string(tile.splits) + (tile.rest > 0 ? "_rest" + std::to_string(tile.rest) : "");
+         std::to_string(features_of(tile)) + "_split" + std::to_string(tile.splits) +
+         (tile.rest > 0 ? "_rest" + std::to_string(tile.rest) : "");
 }
 
 std::vector<MixedTile> mixed_tiles(const MixedShape& shape) {

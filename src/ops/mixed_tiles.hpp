@@ -44,15 +44,14 @@ MixedTile best_mixed_tile(const MixedShape& shape, const ClusterRoom& room);
 // The one that multiplies the rest, and the tokens before it.
 MixedTile rest_tile(const MixedTile& tile);
 int64_t tokens_before_rest(const MixedTile& tile, const MixedShape& shape);
-// "few_16x64_split2": tokens x features; "pair": two blocks on an SM; "rest1": of the tiles along
-// tokens the last is left to smaller ones.
+// "few_16x64_split2": tokens x features; "rest1": of the tiles along tokens the last is left to
+// smaller ones.
 std::string name_of(const MixedTile& tile);
 
 // What a launch of the tile needs.
-int kernel_of(const MixedTile& tile);
 int few_stages(const MixedTile& tile, const MixedShape& shape);
 int64_t shared_bytes(const MixedTile& tile, const MixedShape& shape);
-int threads_of(const MixedTile& tile);
+int threads_of(const MixedTile& tile, const MixedShape& shape);
 int tokens_of(const MixedTile& tile);
 int features_of(const MixedTile& tile);
 int few_stage_columns_of(const MixedTile& tile, const MixedShape& shape);

@@ -19,7 +19,7 @@ static_assert(sizeof(TensorMap) == sizeof(cuda::CUtensorMap));
 
 // Kernels of one format for f16 or bf16.
 struct TypeKernels {
-  cuda::Kernel few[5];  // of 8, 16 and 32 columns; of 16 and 32 with two row tiles
+  cuda::Kernel few[6];  // of 8, 16 and 32 columns with one row tile, then with two
   cuda::Kernel few_any;
   cuda::Kernel many[kNumManyTiles];
 };
@@ -28,19 +28,16 @@ struct FormatKernels {
   cuda::Kernel few_any_f32;
 };
 
-#define AC4K_TYPE(module, type)                                                     \
-  TypeKernels {                                                                     \
-    {{module, "few_8_1_" type},                                                     \
-     {module, "few_16_1_" type},                                                    \
-     {module, "few_32_1_" type},                                                    \
-     {module, "few_16_2_" type},                                                    \
-     {module, "few_32_2_" type}},                                                   \
-        {module, "few_any_" type}, {                                                \
-      {module, "many_0_" type}, {module, "many_1_" type}, {module, "many_2_" type}, \
-          {module, "many_3_" type}, {                                               \
-        module, "many_4_" type                                                      \
-      }                                                                             \
-    }                                                                               \
+#define AC4K_TYPE(module, type)                                                          \
+  TypeKernels {                                                                          \
+    {{module, "few_8_1_" type}, {module, "few_16_1_" type}, {module, "few_32_1_" type},  \
+     {module, "few_8_2_" type}, {module, "few_16_2_" type}, {module, "few_32_2_" type}}, \
+        {module, "few_any_" type}, {                                                     \
+      {module, "many_0_" type}, {module, "many_1_" type}, {module, "many_2_" type},      \
+          {module, "many_3_" type}, {                                                    \
+        module, "many_4_" type                                                           \
+      }                                                                                  \
+    }                                                                                    \
   }
 #define AC4K_FORMAT(name, values, bytes, columns)                                                  \
   FormatKernels{{AC4K_TYPE("sm90a/mixed_" #name, "f16"), AC4K_TYPE("sm90a/mixed_" #name, "bf16")}, \
@@ -105,8 +102,9 @@ class Launcher {
  private:
   Status choose(MixedTile* tile) const {
     if (args_.config == 0) {
-      ClusterRoom room;
-      AC4K_TRY(find_room(kernels_.types[type_].few[0], kFewThreads, device_, call_.stream, &room));
+      ClusterRoom room{};
+      AC4K_TRY(find_room(kernels_.types[type_].few[0], threads_of({true, 0, 1}, shape_), device_,
+                         call_.stream, &room));
       *tile = best_mixed_tile(shape_, room);
       return AC4K_OK;
     }
@@ -136,10 +134,9 @@ class Launcher {
     AC4K_TRY(tile.few ? describe_few(tile, x) : describe_many(tile, x));
     if (tile.few) params_.few_stages = few_stages(tile, shape_);
     TypeKernels& kernels = kernels_.types[type_];
-    const int kernel = kernel_of(tile);
-    return launch(tile.few ? kernels.few[kernel] : kernels.many[kernel],
+    return launch((tile.few ? kernels.few : kernels.many)[tile.index],
                   ceil_div(args_.N, features_of(tile)), ceil_div(num_tokens, tokens_of(tile)),
-                  tile.splits, threads_of(tile), shared_bytes(tile, shape_));
+                  tile.splits, threads_of(tile, shape_), shared_bytes(tile, shape_));
   }
   // 16-bit ones.
   template <typename Bytes>

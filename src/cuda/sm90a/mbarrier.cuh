@@ -19,6 +19,17 @@ __device__ __forceinline__ void publish_barriers() {
 __device__ __forceinline__ void arrive(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
+// Once for the warp, when all of its lanes are done with what they read or wrote before.
+__device__ __forceinline__ void arrive_as_warp(uint32_t barrier) {
+  __syncwarp();
+  asm volatile(
+      "{\n"
+      ".reg .pred chosen;\n"
+      "elect.sync _|chosen, 0xffffffff;\n"
+      "@chosen mbarrier.arrive.shared::cta.b64 _, [%0];\n"
+      "}" ::"r"(barrier)
+      : "memory");
+}
 // Arrives, and lets the phase end only after that many bytes have been copied.
 __device__ __forceinline__ void arrive_and_expect(uint32_t barrier, uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)

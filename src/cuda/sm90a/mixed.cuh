@@ -6,11 +6,11 @@
 #include "sm90a/mixed_few_any.cuh"
 #include "sm90a/mixed_many.cuh"
 
-// Two blocks on an SM for eight tokens: see kFewTiles of ops/mixed_tiles.cpp.
-#define AC4K_MIXED_FEW(Format, T, suffix, columns, row_tiles)                                \
-  extern "C" __global__ void __launch_bounds__(ac4k::kFewThreads, columns == 8 ? 2 : 1)      \
-  few_##columns##_##row_tiles##_##suffix(const __grid_constant__ ac4k::MixedParams params) { \
-    ac4k::multiply_few_tokens<ac4k::Format, T, columns, row_tiles>(params);                  \
+#define AC4K_MIXED_FEW(Format, T, suffix, columns, row_tiles)                                    \
+  extern "C" __global__ void                                                                     \
+      __launch_bounds__(ac4k::few_threads(columns, ac4k::kPackedBlock<ac4k::Format>), 1)         \
+      few_##columns##_##row_tiles##_##suffix(const __grid_constant__ ac4k::MixedParams params) { \
+    ac4k::multiply_few_tokens<ac4k::Format, T, columns, row_tiles>(params);                      \
   }
 #define AC4K_MIXED_FEW_ANY(Format, T, suffix)                                             \
   extern "C" __global__ void __launch_bounds__(ac4k::kFewAnyThreads, 1) few_any_##suffix( \
@@ -26,6 +26,7 @@
   AC4K_MIXED_FEW(Format, T, suffix, 8, 1)  \
   AC4K_MIXED_FEW(Format, T, suffix, 16, 1) \
   AC4K_MIXED_FEW(Format, T, suffix, 32, 1) \
+  AC4K_MIXED_FEW(Format, T, suffix, 8, 2)  \
   AC4K_MIXED_FEW(Format, T, suffix, 16, 2) \
   AC4K_MIXED_FEW(Format, T, suffix, 32, 2) \
   AC4K_MIXED_FEW_ANY(Format, T, suffix)    \

@@ -53,12 +53,18 @@ inline constexpr int kCodeTableBytes = 256 * 32 * 4;
 // Few tokens: groups of four warps take turns at the stages of a ring, one warp fills it with
 // weights and one with tokens. A block has one row tile of weights or, so that tokens are read half
 // as often, two.
-inline constexpr int kFewGroups = 3;
-inline constexpr int kFewThreads = kFewGroups * 128 + 64;
 inline constexpr int kFewStageColumns = 256;
 AC4K_ON_BOTH_SIDES constexpr int few_stage_columns(int sub_blocks, int row_tiles) {
   const int block = sub_blocks * kSubBlockK, columns = kFewStageColumns / row_tiles;
   return columns > block ? columns : block;
+}
+// For 16 tokens four groups hide more of what they wait for, if the ring has stages for them.
+AC4K_ON_BOTH_SIDES constexpr int few_groups(int columns, const PackedBlock& block) {
+  const int stage_bytes = kFewStageColumns / (block.sub_blocks * kSubBlockK) * block.bytes;
+  return columns == 16 && stage_bytes <= 14 * 1024 ? 4 : 3;
+}
+AC4K_ON_BOTH_SIDES constexpr int few_threads(int columns, const PackedBlock& block) {
+  return few_groups(columns, block) * 128 + 64;
 }
 // Floats of a column's sums: a fragment's stores meet all banks.
 AC4K_ON_BOTH_SIDES constexpr int few_feature_stride(int row_tiles) {
@@ -71,15 +77,15 @@ AC4K_ON_BOTH_SIDES constexpr int few_sums(int groups, int columns, int row_tiles
 // Barriers and sums come first, so that only the weights' place depends on the number of stages.
 inline constexpr int kFewMaxStages = 16;
 inline constexpr int kFewBarriers = 512;  // bytes
-AC4K_ON_BOTH_SIDES constexpr int few_ring(int columns, int row_tiles) {
-  return (kFewBarriers + few_sums(kFewGroups, columns, row_tiles) + 1023) / 1024 * 1024;
+AC4K_ON_BOTH_SIDES constexpr int few_ring(int groups, int columns, int row_tiles) {
+  return (kFewBarriers + few_sums(groups, columns, row_tiles) + 1023) / 1024 * 1024;
 }
 // Bytes of a stage, and those that are there once, with what aligns them.
 AC4K_ON_BOTH_SIDES constexpr int few_stage(int weight_bytes, int columns, int stage_columns) {
   return columns * stage_columns * 2 + weight_bytes;
 }
-AC4K_ON_BOTH_SIDES constexpr int few_once(int columns, int row_tiles) {
-  return 1024 + few_ring(columns, row_tiles);
+AC4K_ON_BOTH_SIDES constexpr int few_once(int groups, int columns, int row_tiles) {
+  return 1024 + few_ring(groups, columns, row_tiles);
 }
 
 // Few tokens of any type, at any address: those of a block's share of K stay in shared memory.

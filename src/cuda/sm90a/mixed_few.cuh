@@ -22,7 +22,7 @@ struct FewLayout {
   static constexpr int kStageBytes = kTiles * kTileBytes;
   static constexpr uint32_t kBoxBytes = kColumns * kSubBlockK * 2;
   static constexpr uint32_t kXBytes = kStageColumns / kSubBlockK * kBoxBytes;  // of a stage
-  static constexpr int kGroups = kFewGroups;
+  static constexpr int kGroups = few_groups(kColumns, kPackedBlock<Format>);
   static constexpr uint32_t kPartialBytes = kGroups * kColumns * few_feature_stride(kTiles) * 4;
 
   uint32_t full, empty, all_received, partial, received, tokens, weights;  // addresses
@@ -33,7 +33,7 @@ struct FewLayout {
         all_received(base + 16 * kFewMaxStages),
         partial(base + kFewBarriers),
         received(partial + kPartialBytes),
-        tokens(base + few_ring(kColumns, kTiles)),
+        tokens(base + few_ring(kGroups, kColumns, kTiles)),
         weights(tokens + stages * kXBytes) {
     static_assert(16 * kFewMaxStages + 8 <= kFewBarriers);
   }
@@ -173,7 +173,7 @@ __device__ __forceinline__ void multiply_blocks(uint32_t stage,
 }
 
 // Grid: (row tiles / kRowTiles * splits, tiles of kColumns tokens), clusters of `splits` blocks.
-// Block: kFewThreads. Shared memory: few_once and few_stages times few_stage. Weights are aligned
+// Block: few_threads. Shared memory: few_once and few_stages times few_stage. Weights are aligned
 // to 16 bytes. Roofline: HBM, the weights.
 template <typename Format, typename T, int kColumns, int kRowTiles>
 __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
@@ -233,16 +233,15 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
     const uint32_t stage = layout.weights + place.stage * Layout::kStageBytes;
     const uint32_t tokens = layout.tokens + place.stage * Layout::kXBytes;
     if constexpr (kColumns == 8) {
-      static_assert(kRowTiles == 1);
       const uint32_t x_lane = tokens + lane % 8 * 128 + ((lane / 8 ^ lane % 8) << 4);
 #pragma unroll
-      for (int b = 0; b < Layout::kStageBlocks; ++b) {
-        if (b < blocks) {
-          const uint32_t block = stage + b * Format::kBytes;
-          const uint32_t boxes = x_lane + b * Format::kSubBlocks * Layout::kBoxBytes;
+      for (int b = 0; b < kRowTiles * Layout::kStageBlocks; ++b) {
+        if (b / kRowTiles < blocks) {
+          const uint32_t block = StageHeaders<Format, T, Layout>::block(stage, b);
+          const uint32_t boxes = x_lane + b / kRowTiles * Format::kSubBlocks * Layout::kBoxBytes;
           const TokensInBoxes<kColumns> x{{boxes, boxes ^ 64u}};
           multiply_block<Format, T, kColumns>(block, Format::header(block, thread), x, thread,
-                                              sums[0]);
+                                              sums[b % kRowTiles]);
         }
       }
     } else {
@@ -252,8 +251,7 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
                                                    thread, a, sums);
       wait_for_products<0>();
     }
-    __syncwarp();
-    if (lane == 0) arrive(layout.empty + 8 * place.stage);
+    arrive_as_warp(layout.empty + 8 * place.stage);
     place.advance(kGroups, stages);
   };
   // Whole stages have no branches: the work of their blocks overlaps.

@@ -211,8 +211,7 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
         for (int c = 0; c < kColumns / 8; ++c) x.rows[c] += kBlockColumns * 2;
       }
     }
-    __syncwarp();
-    if (lane == 0) arrive(empty + 8 * place.stage);
+    arrive_as_warp(empty + 8 * place.stage);
   }
 
   add_up<T, kColumns, kFewAnyGroups, kParts<T>, 1>(

@@ -157,8 +157,7 @@ __device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, 
   auto& a = state.a[kHalf];
   const SubBlockWeights<Format, T, j> weights(block, header, thread);
   if constexpr (kLast && j + 1 == Format::kSubBlocks) {
-    __syncwarp();
-    if (thread % 32 == 0) arrive(weights_empty);
+    arrive_as_warp(weights_empty);
   }
   constexpr bool kFirst = Layout::kXBoxes == 1 || kHalf == 0,
                  kSecond = Layout::kXBoxes == 1 || kHalf == 1;

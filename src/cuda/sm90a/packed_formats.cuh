@@ -128,7 +128,9 @@ struct MicroBlocks {
         scales.scale[row][0] = first.x, scales.scale[row][1] = first.y;
         scales.scale[row][2] = second.x, scales.scale[row][3] = second.y;
       }
-      if (has_ff(header.words[0]) || has_ff(header.words[1])) {  // 480, not zero
+      // 480, not zero. It hardly ever occurs: a branch of the warp is cheaper than to select.
+      const bool special = has_ff(header.words[0]) || has_ff(header.words[1]);
+      if (__any_sync(0xffffffffu, special)) {
 #pragma unroll
         for (int i = 0; i < 2 * kGroups; ++i) {
           const uint32_t code = header.words[i / kGroups] >> (8 * (i % kGroups)) & 0xffu;
