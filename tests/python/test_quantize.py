@@ -299,11 +299,11 @@ def large(rows: int, columns: int, dtype: str, device: str) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize(("name", "options"), OF_LARGE, ids=way_name)
-def test_large(device: str, dtype: str, name: str, options: dict[str, Any]) -> None:
+def check_large(
+    shapes: list[tuple[int, int]], device: str, dtype: str, name: str, options: dict[str, Any]
+) -> None:
     op = getattr(ac4k, name)
-    for rows, columns in LARGE:
+    for rows, columns in shapes:
         x = large(rows, columns, dtype, device)
         results = op(x, **options)
         apart = torch.zeros((x.shape[0], columns + 32), dtype=x.dtype, device=device)
@@ -314,6 +314,52 @@ def test_large(device: str, dtype: str, name: str, options: dict[str, Any]) -> N
             assert_exact(name, results, x, **options)
         else:
             assert same_bits(results, op(x.cpu(), **options))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("name", "options"), OF_LARGE, ids=way_name)
+def test_large(device: str, dtype: str, name: str, options: dict[str, Any]) -> None:
+    check_large(LARGE, device, dtype, name, options)
+
+
+# Columns of a few tiles and of more than the GPU keeps; groups of columns of each width, one and
+# many to a block, with an end within one; bands of rows of one to twelve tiles.
+LONG = [
+    (130, 4104),
+    (450, 136),
+    (4099, 8),
+    (5000, 4104),
+    (16_400, 520),
+    (33_000, 136),
+    (33_000, 520),
+    (70_000, 24),
+    (300_000, 24),
+    (400_000, 8),
+    (450_000, 8),
+]
+OF_LONG = [way for way in OF_LARGE if way[1].get("granularity") == "per_channel"]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(("name", "options"), OF_LONG, ids=way_name)
+def test_long_columns(device: str, dtype: str, name: str, options: dict[str, Any]) -> None:
+    check_large(LONG, device, dtype, name, options)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_special_values_of_long_columns(device: str, symmetric: bool) -> None:
+    """Columns with nothing but NaN, zeros or infinities, each in rows that blocks apart see."""
+    x = large(8200, 1032, "bf16", device)
+    rows = x.shape[0]
+    x[:, 0] = math.nan
+    x[:, 1] = 0.0
+    x[:, 2] = -0.0
+    x[rows // 3, 7] = math.inf
+    x[rows // 2, 8] = -math.inf
+    x[:, 1000] = x[:, 1000].abs()
+    x[:, 1001] = -x[:, 1001].abs()
+    results = ac4k.quantize_int8(x, "per_channel", symmetric)
+    assert same_bits(results, ac4k.quantize_int8(x.cpu(), "per_channel", symmetric))
 
 
 def test_large_on_two_streams(device: str) -> None:
