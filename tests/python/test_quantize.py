@@ -323,7 +323,7 @@ def test_large(device: str, dtype: str, name: str, options: dict[str, Any]) -> N
 
 
 # Columns of a few tiles and of more than the GPU keeps; groups of columns of each width, one and
-# many to a block, with an end within one; bands of rows of one to twelve tiles.
+# many to a block, with an end within one.
 LONG = [
     (130, 4104),
     (450, 136),
