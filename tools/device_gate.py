@@ -1,6 +1,6 @@
 """Compiles every device source for sm90a, by nvcc and by NVRTC, and prints what each kernel uses;
-for the other architectures of the table, by NVRTC, so that "compiled only" stays true. Of the
-engine with a module a format those are compiled that differ in their code, or --all.
+for the other architectures of the table, by NVRTC, so that "compiled only" stays true. Of families
+with a module a format those are compiled that differ in their code, or --all.
 
 Register spills fail, unless the source says `// Spills allowed: <reason>`. The nvcc half uses the
 same CMake rules as an installation; the NVRTC half has no host headers, as at first use.
@@ -17,22 +17,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CUDA = ROOT / "src/cuda"
-ENGINE = "sm90a/mixed_"
-# One of each kind of planes, scales and offsets; by NVRTC one of each kind of planes.
-NVCC_SAMPLES = [
-    "q4_0",
-    "q4_1",
-    "q5_1",
-    "q8_0",
-    "q2_k",
-    "q4_k",
-    "q6_k",
-    "iq4_xs",
-    "nvfp4",
-    "w4_g32_bf16",
-    "w4_g128z_f16",
-]
-NVRTC_SAMPLES = ["q4_k", "iq4_nl", "w4_g128z_bf16"]
+# Modules of a format each. By nvcc one of each kind of planes, scales and offsets is compiled; by
+# NVRTC one of each kind of planes.
+ENGINE, RAW = "sm90a/mixed_", "common/block_product_"
+NVCC_SAMPLES = {
+    ENGINE: (
+        "q4_0",
+        "q4_1",
+        "q5_1",
+        "q8_0",
+        "q2_k",
+        "q4_k",
+        "q6_k",
+        "iq4_xs",
+        "nvfp4",
+        "w4_g32_bf16",
+        "w4_g128z_f16",
+    ),
+}
+NVRTC_SAMPLES = {ENGINE: ("iq4_xs", "w4_g128z_bf16"), RAW: ("q5_1", "q8_0")}
 
 
 @dataclass
@@ -113,12 +116,16 @@ def module_of(source: Path) -> str:
     return str(source.relative_to(CUDA).with_suffix(""))
 
 
-def modules_of(arch: str, samples: list[str] | None) -> list[str]:
-    """All of them, or with these of the engine only."""
-    modules = map(module_of, device_sources(arch))
-    if samples is None:
-        return list(modules)
-    return [m for m in modules if not m.startswith(ENGINE) or m.removeprefix(ENGINE) in samples]
+def modules_of(arch: str, samples: dict[str, tuple[str, ...]]) -> list[str]:
+    """All of them, but of these families only the samples."""
+
+    def counts(module: str) -> bool:
+        return all(
+            not module.startswith(family) or module.removeprefix(family) in formats
+            for family, formats in samples.items()
+        )
+
+    return [m for m in map(module_of, device_sources(arch)) if counts(m)]
 
 
 Kernels = dict[tuple[str, str], dict[str, int]]  # by module and name
@@ -153,7 +160,7 @@ def main() -> int:
         by_nvrtc = {
             arch: [
                 pool.submit(build_with_nvrtc, name, arch)
-                for name in modules_of(arch, None if options.all else NVRTC_SAMPLES)
+                for name in modules_of(arch, {} if options.all else NVRTC_SAMPLES)
             ]
             for arch in [options.arch, *others]
         }
@@ -163,7 +170,7 @@ def main() -> int:
                 key: kernel for built in by_nvrtc[arch] for key, kernel in built.result().items()
             }
 
-        modules = modules_of(options.arch, None if options.all else NVCC_SAMPLES)
+        modules = modules_of(options.arch, {} if options.all else NVCC_SAMPLES)
         usages = build_with_nvcc(options.arch, options.build, options.nvcc, modules)
         failures = report(options.arch, usages, kernels_of(options.arch))
         for arch in others:
