@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CUDA = ROOT / "src/cuda"
 # Modules of a format each. By nvcc one of each kind of planes, scales and offsets is compiled; by
 # NVRTC, which sees the same headers, two that have little in common.
-ENGINE, RAW = "sm90a/mixed_", "common/block_product_"
+ENGINE, RAW, STREAM = "sm90a/mixed_", "common/block_product_", "sm90a/block_stream_"
 NVCC_SAMPLES = {
     ENGINE: (
         "q4_0",
@@ -35,7 +35,7 @@ NVCC_SAMPLES = {
         "w4_g128z_f16",
     ),
 }
-NVRTC_SAMPLES = {ENGINE: ("iq4_xs", "w4_g128z_bf16"), RAW: ("q5_1", "q8_0")}
+NVRTC_SAMPLES = {ENGINE: ("iq4_xs", "w4_g128z_bf16"), RAW: ("q5_1", "q8_0"), STREAM: ("q5_1",)}
 
 
 @dataclass

@@ -13,7 +13,7 @@ constexpr int64_t kFewTokens = 16;
 // Microseconds of a block of the larger tiles for 32 values of K, and besides, as measured on an
 // H200 with q4_0; other formats have them in the same proportion.
 constexpr int kFirstLargeTile = 3;
-constexpr double kCosts[] = {0.094, 0.277, 0.525};
+constexpr double kCosts[] = {0.078, 0.243, 0.440};
 constexpr double kNextTurn = 2.0;
 static_assert(kFirstLargeTile + sizeof(kCosts) / sizeof(double) == kNumBlockProductTiles);
 static_assert(kBlockProductTiles[kFirstLargeTile - 1].tokens == kFewTokens);

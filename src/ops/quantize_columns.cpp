@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 
-#include "cuda/driver/tensor_map.hpp"
 #include "ops/quantize.hpp"
+#include "ops/tensor_boxes.hpp"
 
 namespace ac4k {
 namespace {
@@ -121,17 +120,15 @@ Status quantize_columns_on_sm90a(const Call& call, const QuantizeParams& params,
 
   ColumnRingParams ring{
       .boxes = {}, .quantize = params, .num_stripes = static_cast<int>(work.stripes)};
-  cuda::CUtensorMap map;
-  AC4K_TRY(cuda::make_tensor_map(&map, {.type = kMapTypes[type],
-                                        .address = params.x,
-                                        .rank = 2,
-                                        .dims = {static_cast<uint64_t>(params.num_columns),
-                                                 static_cast<uint64_t>(params.num_rows)},
-                                        .strides = {static_cast<uint64_t>(stride_bytes)},
-                                        .box = {kStripeColumns, static_cast<uint32_t>(tile_rows)},
-                                        .l2_promotion = cuda::CU_TENSOR_MAP_L2_PROMOTION_L2_128B}));
-  static_assert(sizeof(map) == sizeof(ring.boxes));
-  std::memcpy(&ring.boxes, &map, sizeof(map));
+  AC4K_TRY(describe_boxes(
+      {.type = kMapTypes[type],
+       .address = params.x,
+       .rank = 2,
+       .dims = {static_cast<uint64_t>(params.num_columns), static_cast<uint64_t>(params.num_rows)},
+       .strides = {static_cast<uint64_t>(stride_bytes)},
+       .box = {kStripeColumns, static_cast<uint32_t>(tile_rows)},
+       .l2_promotion = cuda::CU_TENSOR_MAP_L2_PROMOTION_L2_128B},
+      &ring.boxes));
   config.grid.x = static_cast<uint32_t>(std::min(work.stripes, clusters)) * config.cluster.x;
   *done = true;
   return cuda::launch(kernel, config, call.device.device_id, call.stream, ring);

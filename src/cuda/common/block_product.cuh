@@ -29,6 +29,7 @@ struct BlockProductLayout {
   static constexpr int kTokensAt = kRows * kWeightStride;  // in a stage
   static constexpr int kStageBytes = stage_bytes(kTile, Format::kBytes);
   static constexpr int kGroups = kTile.step_blocks / kGroupBlocks / kTile.k_warps;  // of a warp
+  static constexpr bool kSharesTotals = Format::kHasMinimum && totals_bytes(kTile) > 0;
   static_assert(kTile.row_warps * kTile.token_warps * kTile.k_warps * 32 == kBlockProductThreads);
   static_assert(kGroups * kTile.k_warps * kGroupBlocks == kTile.step_blocks);
   static_assert(kTile.step_blocks % 8 == 0);
@@ -104,8 +105,76 @@ class RowCopies {
   uint32_t from_[kCount], to_[kCount];
 };
 
-// kFactor * d * (sum of codes) of each token's blocks in a stage, as two floats of which the upper
-// 19 bits nearly are the whole. What blocks store as their sum is rounded to half; this is not.
+// What a block of threads has to do.
+struct BlockProductShare {
+  int first_row, num_rows;
+  int first_token, num_tokens;
+  int first_step, num_steps;  // of K
+};
+
+// Every thread copies its part of a step into a ring of stages, from rows at any address.
+template <typename Format, int kIndex>
+class ThreadCopies {
+  using Layout = BlockProductLayout<Format, kIndex>;
+
+ public:
+  static constexpr int kSharedBytes = 0;  // before the ring
+
+  __device__ __forceinline__ ThreadCopies(const BlockProductParams& params,
+                                          const BlockProductShare& share, unsigned char* ring)
+      : ThreadCopies(params, share, ring,
+                     static_cast<int64_t>(share.first_step) * Layout::kWeightSegment,
+                     static_cast<int64_t>(share.first_step) * Layout::kTokenSegment) {}
+  __device__ __forceinline__ void copy_weights(int stage, int step) const {
+    weights_.copy(ring_ + stage * Layout::kStageBytes, step);
+  }
+  __device__ __forceinline__ void copy_tokens(int stage, int step) const {
+    tokens_.copy(ring_ + stage * Layout::kStageBytes + Layout::kTokensAt, step);
+  }
+  // After the copies of a step, or none.
+  __device__ __forceinline__ void close_step() const { close_copy_group(); }
+  // All threads are done with the step before; its place can be filled again.
+  __device__ __forceinline__ void begin_step() const {
+    wait_for_copies(num_stages_ - 2);
+    __syncthreads();
+  }
+  // The step is there.
+  __device__ __forceinline__ void wait_for_step(int /*stage*/, uint32_t /*parity*/) const {}
+
+ private:
+  __device__ __forceinline__ ThreadCopies(const BlockProductParams& params,
+                                          const BlockProductShare& share, unsigned char* ring,
+                                          int64_t weight_at, int64_t token_at)
+      : ring_(ring),
+        num_stages_(params.num_stages),
+        weights_(params.weight + share.first_row * params.weight_row_bytes + weight_at,
+                 params.weight_row_bytes, share.num_rows, params.weight_row_bytes - weight_at,
+                 params.weight_unit),
+        tokens_(params.activation + share.first_token * params.activation_row_bytes + token_at,
+                params.activation_row_bytes, share.num_tokens,
+                params.activation_row_bytes - token_at, params.activation_unit) {}
+
+  unsigned char* ring_;
+  int num_stages_;
+  RowCopies<Layout::kWeightSegment, Layout::kWeightStride, Layout::kRows> weights_;
+  RowCopies<Layout::kTokenSegment, Layout::kTokenStride, Layout::kTokens> tokens_;
+};
+
+// kFactor * d * (sum of codes) of a token's block, as two floats of which the upper 19 bits nearly
+// are the whole. What blocks store as their sum is rounded to half; this is not.
+template <typename Format>
+__device__ __forceinline__ float2 total_of_token(const unsigned char* block) {
+  const uint32_t* words = reinterpret_cast<const uint32_t*>(block);
+  int sum = 0;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) sum = __dp4a(static_cast<int>(words[1 + j]), 0x01010101, sum);
+  const float d = __half2float(__ushort_as_half(static_cast<unsigned short>(words[0])));
+  const float total = Format::kFactor * d * static_cast<float>(sum);
+  const float high = __uint_as_float(__float_as_uint(total) & 0xffffe000u);
+  // Infinity minus itself would be NaN, which it becomes only times a minimum of 0.
+  return float2{high, isinf(total) ? 0.0f : total - high};
+}
+// Of all tokens' blocks in a stage.
 template <typename Format, int kIndex>
 __device__ __forceinline__ void add_up_tokens(const unsigned char* stage, int num_tokens,
                                               float2* totals) {
@@ -113,19 +182,8 @@ __device__ __forceinline__ void add_up_tokens(const unsigned char* stage, int nu
   constexpr int kStepBlocks = Layout::kTile.step_blocks;
   for (int i = threadIdx.x; i < num_tokens * kStepBlocks; i += kBlockProductThreads) {
     const int token = i / kStepBlocks, block = i % kStepBlocks;
-    const uint32_t* words = reinterpret_cast<const uint32_t*>(
+    totals[token * totals_stride(Layout::kTile) + block] = total_of_token<Format>(
         stage + Layout::kTokensAt + token * Layout::kTokenStride + block * kActivationBlockBytes);
-    int sum = 0;
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      sum = __dp4a(static_cast<int>(words[1 + j]), 0x01010101, sum);
-    }
-    const float d = __half2float(__ushort_as_half(static_cast<unsigned short>(words[0])));
-    const float total = Format::kFactor * d * static_cast<float>(sum);
-    const float high = __uint_as_float(__float_as_uint(total) & 0xffffe000u);
-    // Infinity minus itself would be NaN, which it becomes only times a minimum of 0.
-    const float low = isinf(total) ? 0.0f : total - high;
-    totals[token * totals_stride(Layout::kTile) + block] = float2{high, low};
   }
 }
 
@@ -221,8 +279,11 @@ struct BlockProductWarp {
       // K of this product: the four blocks' upper parts, then their lower parts.
 #pragma unroll
       for (int j = 0; j < kTokenParts; ++j) {
-        const float2 total =
-            totals[(token + g + 8 * j) * totals_stride(Layout::kTile) + group * kGroupBlocks + t];
+        const float2 total = Layout::kSharesTotals
+                                 ? totals[(token + g + 8 * j) * totals_stride(Layout::kTile) +
+                                          group * kGroupBlocks + t]
+                                 : total_of_token<Format>(x + j * 8 * Layout::kTokenStride +
+                                                          t * kActivationBlockBytes);
 #pragma unroll
         for (int f = 0; f < kRowParts; ++f) {
           const float a[4] = {minimum[2 * f], minimum[2 * f + 1], minimum[2 * f],
@@ -318,15 +379,16 @@ __device__ __forceinline__ void write_product(const BlockProductParams& params, 
 }
 
 // Grid: (row tiles * splits of K, token tiles), clusters of `splits` blocks. Block:
-// kBlockProductThreads. Shared memory: totals_bytes for formats with minimums, then the larger of
-// num_stages * stage_bytes and partial_bytes. Rooflines: HBM, the weights, for few tokens; for many
-// the instructions counted at the top.
-template <typename Format, int kIndex>
-__device__ __forceinline__ void multiply_blocks(const BlockProductParams& params) {
+// kBlockProductThreads. Shared memory: totals_bytes for formats with minimums, what Copies wants,
+// then the larger of num_stages * stage_bytes and partial_bytes. Rooflines: HBM, the weights, for
+// few tokens; for many the instructions counted at the top.
+template <typename Format, int kIndex, typename Copies, typename Params>
+__device__ __forceinline__ void multiply_blocks(const Params& params) {
   using Layout = BlockProductLayout<Format, kIndex>;
   extern __shared__ __align__(128) unsigned char shared[];
   auto* totals = reinterpret_cast<float2*>(shared);
-  unsigned char* ring = shared + (Format::kHasMinimum ? totals_bytes(Layout::kTile) : 0);
+  unsigned char* copy_area = shared + (Format::kHasMinimum ? totals_bytes(Layout::kTile) : 0);
+  unsigned char* ring = copy_area + Copies::kSharedBytes;
 
   allow_next_kernel();
   const uint32_t splits = cluster_size(), split = cluster_rank();
@@ -334,48 +396,41 @@ __device__ __forceinline__ void multiply_blocks(const BlockProductParams& params
   const int first_token = static_cast<int>(blockIdx.y) * Layout::kTokens;
   const int first_step = static_cast<int>(split) * params.split_steps;
   const int num_steps = min(params.split_steps, params.num_steps - first_step);
-  const int64_t weight_at = static_cast<int64_t>(first_step) * Layout::kWeightSegment;
-  const int64_t token_at = static_cast<int64_t>(first_step) * Layout::kTokenSegment;
   const int num_tokens = min(Layout::kTokens, params.N - first_token);
-  const RowCopies<Layout::kWeightSegment, Layout::kWeightStride, Layout::kRows> weights(
-      params.weight + first_row * params.weight_row_bytes + weight_at, params.weight_row_bytes,
-      min(Layout::kRows, params.M - first_row), params.weight_row_bytes - weight_at,
-      params.weight_unit);
-  const RowCopies<Layout::kTokenSegment, Layout::kTokenStride, Layout::kTokens> tokens(
-      params.activation + first_token * params.activation_row_bytes + token_at,
-      params.activation_row_bytes, num_tokens, params.activation_row_bytes - token_at,
-      params.activation_unit);
+  const Copies copies(params,
+                      {first_row, min(Layout::kRows, params.M - first_row), first_token, num_tokens,
+                       first_step, num_steps},
+                      copy_area);
 
   // --- Fill the ring. Weights do not depend on the kernel before; two steps of them go ahead.
   const int num_stages = params.num_stages;
   constexpr int kAhead = 2;
   for (int step = 0; step < min(kAhead, min(num_stages - 1, num_steps)); ++step) {
-    weights.copy(ring + step * Layout::kStageBytes, step);
+    copies.copy_weights(step, step);
   }
   wait_for_previous_kernels();
   for (int step = 0; step < num_stages - 1; ++step) {
     if (step < num_steps) {
-      unsigned char* stage = ring + step * Layout::kStageBytes;
-      if (step >= kAhead) weights.copy(stage, step);
-      tokens.copy(stage + Layout::kTokensAt, step);
+      if (step >= kAhead) copies.copy_weights(step, step);
+      copies.copy_tokens(step, step);
     }
-    close_copy_group();
+    copies.close_step();
   }
 
   // --- Multiply, a step at a time.
   BlockProductWarp<Format, kIndex> warp(params.nibble_mask);
   int stage = 0, free_stage = num_stages - 1;
+  uint32_t parity = 0;
   for (int step = 0; step < num_steps; ++step) {
-    wait_for_copies(num_stages - 2);
-    __syncthreads();  // all copies of this step are there, and all are done with the one before
+    copies.begin_step();
     if (const int next = step + num_stages - 1; next < num_steps) {
-      unsigned char* to = ring + free_stage * Layout::kStageBytes;
-      weights.copy(to, next);
-      tokens.copy(to + Layout::kTokensAt, next);
+      copies.copy_weights(free_stage, next);
+      copies.copy_tokens(free_stage, next);
     }
-    close_copy_group();
+    copies.close_step();
+    copies.wait_for_step(stage, parity);
     const unsigned char* from = ring + stage * Layout::kStageBytes;
-    if constexpr (Format::kHasMinimum) {
+    if constexpr (Layout::kSharesTotals) {
       add_up_tokens<Format, kIndex>(from, num_tokens, totals);
       __syncthreads();
     }
@@ -384,7 +439,7 @@ __device__ __forceinline__ void multiply_blocks(const BlockProductParams& params
       warp.multiply_group(from, totals, warp.k_warp * Layout::kGroups + i);
     }
     free_stage = stage;
-    stage = stage + 1 == num_stages ? 0 : stage + 1;
+    if (++stage == num_stages) stage = 0, parity ^= 1;
   }
   __syncthreads();
   auto* partial = reinterpret_cast<float*>(ring);
@@ -398,7 +453,8 @@ __device__ __forceinline__ void multiply_blocks(const BlockProductParams& params
   extern "C" __global__ void                                                                       \
       __launch_bounds__(ac4k::kBlockProductThreads, ac4k::kBlockProductTiles[index].blocks_per_sm) \
       multiply_##index(const __grid_constant__ ac4k::BlockProductParams params) {                  \
-    ac4k::multiply_blocks<ac4k::Blocks##Format, index>(params);                                    \
+    ac4k::multiply_blocks<ac4k::Blocks##Format, index,                                             \
+                          ac4k::ThreadCopies<ac4k::Blocks##Format, index>>(params);                \
   }
 #define AC4K_BLOCK_PRODUCTS(Format) \
   AC4K_BLOCK_PRODUCT(Format, 0)     \

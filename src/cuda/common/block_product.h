@@ -61,12 +61,14 @@ AC4K_ON_BOTH_SIDES constexpr int stage_bytes(const BlockProductTile& tile, int b
   return tile_rows(tile) * staged_row_bytes(tile, block_bytes) +
          tile.tokens * staged_row_bytes(tile, kActivationBlockBytes);
 }
-// Sums of the tokens' blocks, in two parts each; only formats with minimums have them.
+// Sums of the tokens' blocks, in two parts each; only formats with minimums have them, and where
+// no two warps have the same blocks each makes its own.
 AC4K_ON_BOTH_SIDES constexpr int totals_stride(const BlockProductTile& tile) {
   return tile.step_blocks + 4;
 }
 AC4K_ON_BOTH_SIDES constexpr int totals_bytes(const BlockProductTile& tile) {
-  return tile.tokens * totals_stride(tile) * 8;
+  const bool shared = tile.row_warps * tile.token_warps > 1;
+  return shared ? tile.tokens * totals_stride(tile) * 8 : 0;
 }
 // Floats from row to row of what warps hand to each other in the end.
 AC4K_ON_BOTH_SIDES constexpr int partial_stride(const BlockProductTile& tile) {

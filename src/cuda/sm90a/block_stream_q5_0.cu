@@ -1,0 +1,3 @@
+#include "sm90a/block_stream.cuh"
+
+AC4K_BLOCK_STREAMS(Q5_0)
