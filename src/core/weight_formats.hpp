@@ -74,6 +74,19 @@ constexpr int w4_index(WeightFormat format) {
 }
 constexpr bool is_w4(WeightFormat format) { return w4_index(format) >= 0; }
 constexpr bool w4_has_zeros(WeightFormat format) { return w4_index(format) / 3 % 2 == 1; }
+// Weights are a scale times a code plus an offset.
+constexpr bool has_offsets(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::q4_1:
+    case WeightFormat::q5_1:
+    case WeightFormat::q2_k:
+    case WeightFormat::q4_k:
+    case WeightFormat::q5_k:
+      return true;
+    default:
+      return is_w4(format) && w4_has_zeros(format);
+  }
+}
 constexpr bool w4_is_bf16(WeightFormat format) { return w4_index(format) >= kNumW4Layouts; }
 
 inline constexpr int kPackedRows = 64;     // rows of a tile

@@ -17,8 +17,8 @@ struct FewTile {
   int row_tiles;
   double cost;
 };
-constexpr FewTile kFewTiles[] = {{8, 1, 0.055}, {16, 1, 0.067}, {32, 1, 0.083},
-                                 {8, 2, 0.115}, {16, 2, 0.140}, {32, 2, 0.168}};
+constexpr FewTile kFewTiles[] = {{8, 1, 0.055},  {16, 1, 0.067}, {32, 1, 0.083}, {8, 2, 0.115},
+                                 {16, 2, 0.140}, {32, 2, 0.165}, {8, 4, 0.240},  {16, 4, 0.290}};
 constexpr double kManyCosts[] = {0.235, 0.34, 0.46, 0.345, 0.63};
 constexpr double kFewStart = 5.7, kManyStart = 4.5, kManySplit = 0.5, kNextTurn = 3.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
@@ -39,6 +39,11 @@ double finish_time(int64_t count, double time, int64_t at_once, int64_t more_cou
   return std::max(early_end, late_end);
 }
 
+// Four row tiles wait for the instructions of their scales, where those are many.
+double few_cost(const FewTile& tile, const MixedShape& shape) {
+  return tile.row_tiles == 4 && shape.fine_groups ? 1.25 * tile.cost : tile.cost;
+}
+
 double estimated_time(const MixedTile& tile, const MixedShape& shape, const ClusterRoom& room) {
   const int64_t at_once = std::max(room[static_cast<size_t>(tile.splits)], 1);
   const int64_t before = tokens_before_rest(tile, shape);
@@ -47,7 +52,7 @@ double estimated_time(const MixedTile& tile, const MixedShape& shape, const Clus
   const auto clusters = [&](const MixedTile& of, int64_t tokens) {
     return ceil_div(shape.N, features_of(of)) * ceil_div(tokens, tokens_of(of));
   };
-  const double cost = tile.few ? kFewTiles[tile.index].cost : kManyCosts[tile.index];
+  const double cost = tile.few ? few_cost(kFewTiles[tile.index], shape) : kManyCosts[tile.index];
   const double rest_cost = tile.rest > 0 ? kManyCosts[rest_tile(tile).index] : 0.0;
   const int64_t rest = tile.rest > 0 ? clusters(rest_tile(tile), shape.tokens - before) : 0;
   const double start = tile.few ? kFewStart : kManyStart + kManySplit * tile.splits;
@@ -67,7 +72,7 @@ int few_stage_bytes(const MixedTile& tile, const MixedShape& shape) {
                    few_stage_columns_of(tile, shape));
 }
 int few_groups(const MixedTile& tile, const MixedShape& shape) {
-  return few_groups(tokens_of(tile), packed_block(shape));
+  return few_groups(tokens_of(tile), kFewTiles[tile.index].row_tiles, packed_block(shape));
 }
 int few_once_bytes(const MixedTile& tile, const MixedShape& shape) {
   return few_once(few_groups(tile, shape), tokens_of(tile), kFewTiles[tile.index].row_tiles);
@@ -85,8 +90,9 @@ void for_each_tile(const MixedShape& shape, const Visit& visit) {
   for (int i = 0; i < static_cast<int>(std::size(kFewTiles)) && shape.whole_columns; ++i) {
     // More tokens than a tile has would read the weights again.
     if (shape.tokens > kFewTiles[i].columns) continue;
-    // Two row tiles want two stages for each group.
-    const int least_stages = kFewTiles[i].row_tiles * few_groups({true, i, 1}, shape);
+    if (kFewTiles[i].row_tiles > shape.most_row_tiles) continue;
+    // Several row tiles want two stages for each group.
+    const int least_stages = std::min(kFewTiles[i].row_tiles, 2) * few_groups({true, i, 1}, shape);
     if (few_stages({true, i, 1}, shape) < least_stages) continue;
     for (int splits = 1; splits <= most_splits; splits *= 2) offer({true, i, splits});
   }
@@ -115,6 +121,8 @@ MixedShape mixed_shape(WeightFormat format, int64_t tokens, int64_t N, int64_t K
           .block_bytes = packed_block_bytes(block),
           .table_bytes = has_table ? kCodeTableBytes : 0,
           .whole_columns = K % kSubBlockK == 0,
+          .fine_groups = block.values < 128,
+          .most_row_tiles = is_w4(format) ? 4 : 2,
           .shared_per_block = shared_per_block};
 }
 
@@ -126,8 +134,9 @@ int features_of(const MixedTile& tile) {
                   : many_features(kManyTiles[tile.index]);
 }
 int threads_of(const MixedTile& tile, const MixedShape& shape) {
-  return tile.few ? few_threads(tokens_of(tile), packed_block(shape))
-                  : many_threads(kManyTiles[tile.index]);
+  return tile.few
+             ? few_threads(tokens_of(tile), kFewTiles[tile.index].row_tiles, packed_block(shape))
+             : many_threads(kManyTiles[tile.index]);
 }
 int few_stage_columns_of(const MixedTile& tile, const MixedShape& shape) {
   return few_stage_columns(shape.sub_blocks, kFewTiles[tile.index].row_tiles);

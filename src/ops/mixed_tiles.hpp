@@ -26,6 +26,8 @@ struct MixedShape {
   int64_t block_bytes;   // of one of them
   int table_bytes;       // of shared memory, for a table that codes are places in
   bool whole_columns;    // K is a multiple of 64: what kernels for few tokens want
+  bool fine_groups;      // fewer than 128 columns have a scale of their own
+  int most_row_tiles;    // of a block, for few tokens
   int shared_per_block;  // of the GPU
 
   bool operator==(const MixedShape&) const = default;

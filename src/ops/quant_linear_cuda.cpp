@@ -1,25 +1,23 @@
 // Launches the kernels of the mixed-input engine.
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "cuda/driver/device.hpp"
 #include "cuda/driver/launch.hpp"
-#include "cuda/driver/tensor_map.hpp"
 #include "cuda/sm90a/mixed.h"
 #include "ops/cluster_room.hpp"
 #include "ops/elementwise.hpp"
 #include "ops/mixed_tiles.hpp"
 #include "ops/quant_linear.hpp"
+#include "ops/tensor_boxes.hpp"
 
 namespace ac4k {
 namespace {
 
-static_assert(sizeof(TensorMap) == sizeof(cuda::CUtensorMap));
-
 // Kernels of one format for f16 or bf16.
 struct TypeKernels {
-  cuda::Kernel few[6];  // of 8, 16 and 32 columns with one row tile, then with two
+  // Of 8, 16 and 32 columns with one row tile, then with two; of 8 and 16 with four.
+  cuda::Kernel few[8];
   cuda::Kernel few_any;
   cuda::Kernel many[kNumManyTiles];
 };
@@ -28,16 +26,17 @@ struct FormatKernels {
   cuda::Kernel few_any_f32;
 };
 
-#define AC4K_TYPE(module, type)                                                          \
-  TypeKernels {                                                                          \
-    {{module, "few_8_1_" type}, {module, "few_16_1_" type}, {module, "few_32_1_" type},  \
-     {module, "few_8_2_" type}, {module, "few_16_2_" type}, {module, "few_32_2_" type}}, \
-        {module, "few_any_" type}, {                                                     \
-      {module, "many_0_" type}, {module, "many_1_" type}, {module, "many_2_" type},      \
-          {module, "many_3_" type}, {                                                    \
-        module, "many_4_" type                                                           \
-      }                                                                                  \
-    }                                                                                    \
+#define AC4K_TYPE(module, type)                                                         \
+  TypeKernels {                                                                         \
+    {{module, "few_8_1_" type}, {module, "few_16_1_" type}, {module, "few_32_1_" type}, \
+     {module, "few_8_2_" type}, {module, "few_16_2_" type}, {module, "few_32_2_" type}, \
+     {module, "few_8_4_" type}, {module, "few_16_4_" type}},                            \
+        {module, "few_any_" type}, {                                                    \
+      {module, "many_0_" type}, {module, "many_1_" type}, {module, "many_2_" type},     \
+          {module, "many_3_" type}, {                                                   \
+        module, "many_4_" type                                                          \
+      }                                                                                 \
+    }                                                                                   \
   }
 #define AC4K_FORMAT(name, values, bytes, columns)                                                  \
   FormatKernels{{AC4K_TYPE("sm90a/mixed_" #name, "f16"), AC4K_TYPE("sm90a/mixed_" #name, "bf16")}, \
@@ -186,10 +185,7 @@ class Launcher {
     map.address = x;
     map.swizzle = cuda::CU_TENSOR_MAP_SWIZZLE_128B;
     map.l2_promotion = cuda::CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
-    cuda::CUtensorMap encoded;
-    AC4K_TRY(cuda::make_tensor_map(&encoded, map));
-    std::memcpy(&params_.x_boxes, &encoded, sizeof(encoded));
-    return AC4K_OK;
+    return describe_boxes(map, &params_.x_boxes);
   }
   Status describe_many(const MixedTile& tile, const void* x) {
     return describe(
@@ -200,11 +196,14 @@ class Launcher {
   }
   Status describe_few(const MixedTile& tile, const void* x) {
     const int boxes = few_stage_columns_of(tile, shape_) / kSubBlockK;
+    // Products of warpgroups want whole boxes, and so do offsets.
+    const bool whole = tokens_of(tile) > 8 || has_offsets(args_.format);
+    params_.box_tokens = whole ? tokens_of(tile) : params_.num_tokens;
     return describe(x, {.rank = 3,
                         .dims = {kSubBlockK, static_cast<uint64_t>(params_.num_tokens),
                                  static_cast<uint64_t>(args_.K / kSubBlockK)},
                         .strides = {row_bytes(), kSubBlockK * 2},
-                        .box = {kSubBlockK, static_cast<uint32_t>(tokens_of(tile)),
+                        .box = {kSubBlockK, static_cast<uint32_t>(params_.box_tokens),
                                 static_cast<uint32_t>(boxes)}});
   }
 

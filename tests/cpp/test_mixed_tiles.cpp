@@ -17,8 +17,8 @@ MixedShape shape_of(WeightFormat format, int64_t tokens, int64_t N, int64_t K) {
   return mixed_shape(format, tokens, N, K, 232448);
 }
 
-std::string best(int64_t tokens, int64_t N, int64_t K) {
-  return name_of(best_mixed_tile(shape_of(WeightFormat::q4_0, tokens, N, K), kRoom));
+std::string best(int64_t tokens, int64_t N, int64_t K, WeightFormat format = WeightFormat::q4_0) {
+  return name_of(best_mixed_tile(shape_of(format, tokens, N, K), kRoom));
 }
 
 // Those that were the fastest when all were measured.
@@ -35,13 +35,24 @@ TEST(MixedTiles, TheFastestIsChosen) {
   EXPECT_EQ(best(32, 14336, 4096), "few_32x128_split1");
   EXPECT_EQ(best(16, 28672, 8192), "few_16x128_split1");
   EXPECT_EQ(best(16, 8192, 28672), "few_16x64_split1");
-  EXPECT_EQ(best(32, 8192, 28672), "few_32x64_split1");
+  EXPECT_EQ(best(32, 8192, 28672), "few_32x128_split2");
   EXPECT_EQ(best(64, 14336, 4096), "many_64x128_split1");
   EXPECT_EQ(best(64, 8192, 28672), "many_64x128_split2");
   // Smaller tiles fill what would be a turn of a few.
   EXPECT_EQ(best(1024, 14336, 4096), "many_256x128_split1_rest1");
   // All row tiles at once rather than two turns.
   EXPECT_EQ(best(1, 14336, 4096), "few_8x128_split1");
+  for (const WeightFormat format : {WeightFormat::w4_g128_f16, WeightFormat::w4_g128z_bf16}) {
+    EXPECT_EQ(best(1, 28672, 8192, format), "few_8x256_split1");
+    EXPECT_EQ(best(16, 28672, 8192, format), "few_16x256_split1");
+    EXPECT_EQ(best(1, 14336, 4096, format), "few_8x128_split1");
+    EXPECT_EQ(best(16, 14336, 4096, format), "few_16x128_split1");
+    EXPECT_EQ(best(1, 8192, 28672, format), "few_8x64_split1");
+    EXPECT_EQ(best(16, 8192, 28672, format), "few_16x64_split1");
+  }
+  // Too many scales for four row tiles.
+  EXPECT_EQ(best(1, 28672, 8192, WeightFormat::w4_g64_bf16), "few_8x128_split1");
+  EXPECT_EQ(best(16, 28672, 8192, WeightFormat::w4_g32_f16), "few_16x128_split1");
 }
 
 TEST(MixedTiles, WhatIsRememberedIsThatOfTheShapeAndTheGpu) {

@@ -16,8 +16,8 @@ from ac4k.bench.case import Case, arguments_of, case_of
 from ac4k.bench.inputs import dtypes_of
 
 TOKENS = (1, 9, 24, 40, 72, 130, 260)  # one for each kernel of the mixed-input engine
-# Every tile of it, splits, row tiles that have no second one, launches in two parts.
-ALL_CONFIGS = ((9, 150, 512), (600, 150, 512))
+# Every tile of it, splits, row tiles that have no others, launches in two parts.
+ALL_CONFIGS = ((7, 150, 512), (600, 150, 512))
 
 
 def shapes_of(case: Case) -> list[tuple[int, ...]]:
@@ -31,6 +31,8 @@ def shapes_of(case: Case) -> list[tuple[int, ...]]:
         for tokens in TOKENS:
             first[case.tokens_at] = tokens
             shapes.append(tuple(first))
+            if tokens in (TOKENS[0], TOKENS[-1]):  # rows aligned to fewer bytes
+                shapes.append((*first[:-1], first[-1] + 32))
     return shapes
 
 

@@ -8,7 +8,8 @@
 
 #define AC4K_MIXED_FEW(Format, T, suffix, columns, row_tiles)                                    \
   extern "C" __global__ void                                                                     \
-      __launch_bounds__(ac4k::few_threads(columns, ac4k::kPackedBlock<ac4k::Format>), 1)         \
+      __launch_bounds__(ac4k::few_threads(columns, row_tiles, ac4k::kPackedBlock<ac4k::Format>), \
+                        1)                                                                       \
       few_##columns##_##row_tiles##_##suffix(const __grid_constant__ ac4k::MixedParams params) { \
     ac4k::multiply_few_tokens<ac4k::Format, T, columns, row_tiles>(params);                      \
   }
@@ -35,6 +36,11 @@
   AC4K_MIXED_MANY(Format, T, suffix, 2)    \
   AC4K_MIXED_MANY(Format, T, suffix, 3)    \
   AC4K_MIXED_MANY(Format, T, suffix, 4)
+// Their blocks take few instructions: four row tiles are worth it, which GGUF's are not.
+#define AC4K_MIXED_W4(Format, T, suffix)  \
+  AC4K_MIXED_TYPE(Format, T, suffix)      \
+  AC4K_MIXED_FEW(Format, T, suffix, 8, 4) \
+  AC4K_MIXED_FEW(Format, T, suffix, 16, 4)
 #define AC4K_MIXED(Format)                     \
   AC4K_MIXED_TYPE(Format, __half, f16)         \
   AC4K_MIXED_TYPE(Format, __nv_bfloat16, bf16) \

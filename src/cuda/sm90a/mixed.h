@@ -16,7 +16,7 @@ enum class MixedActivation : int { none, silu, gelu, gelu_tanh };
 
 // out[M, N] = activation(alpha * x[M, K] * W[N, K]^T + bias) + residual, W packed.
 struct MixedParams {
-  // Boxes of 64 columns: [columns][tokens], or [boxes][columns][tokens] for few tokens.
+  // Boxes of 64 columns: [tokens][columns], or [boxes][tokens][columns] for few tokens.
   TensorMap x_boxes;
   const void* x;                 // where there are no boxes
   const unsigned char* weights;  // [row tiles][k_blocks][block bytes]
@@ -28,6 +28,7 @@ struct MixedParams {
   float alpha;
   MixedActivation activation;
   int num_tokens;
+  int box_tokens;  // for few: those that do not exist would take the time of others
   int num_features;
   int num_columns;
   int k_blocks;                 // of a row tile
@@ -52,19 +53,19 @@ inline constexpr int kCodeTableBytes = 256 * 32 * 4;
 
 // Few tokens: groups of four warps take turns at the stages of a ring, one warp fills it with
 // weights and one with tokens. A block has one row tile of weights or, so that tokens are read half
-// as often, two.
+// as often, two or four.
 inline constexpr int kFewStageColumns = 256;
 AC4K_ON_BOTH_SIDES constexpr int few_stage_columns(int sub_blocks, int row_tiles) {
   const int block = sub_blocks * kSubBlockK, columns = kFewStageColumns / row_tiles;
   return columns > block ? columns : block;
 }
 // For 16 tokens four groups hide more of what they wait for, if the ring has stages for them.
-AC4K_ON_BOTH_SIDES constexpr int few_groups(int columns, const PackedBlock& block) {
+AC4K_ON_BOTH_SIDES constexpr int few_groups(int columns, int row_tiles, const PackedBlock& block) {
   const int stage_bytes = kFewStageColumns / (block.sub_blocks * kSubBlockK) * block.bytes;
-  return columns == 16 && stage_bytes <= 14 * 1024 ? 4 : 3;
+  return columns == 16 && row_tiles <= 2 && stage_bytes <= 14 * 1024 ? 4 : 3;
 }
-AC4K_ON_BOTH_SIDES constexpr int few_threads(int columns, const PackedBlock& block) {
-  return few_groups(columns, block) * 128 + 64;
+AC4K_ON_BOTH_SIDES constexpr int few_threads(int columns, int row_tiles, const PackedBlock& block) {
+  return few_groups(columns, row_tiles, block) * 128 + 64;
 }
 // Floats of a column's sums: a fragment's stores meet all banks.
 AC4K_ON_BOTH_SIDES constexpr int few_feature_stride(int row_tiles) {

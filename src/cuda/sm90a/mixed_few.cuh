@@ -1,8 +1,8 @@
 // Few tokens of 16 bits: weights and tokens stream through a ring in shared memory, tokens by
 // tensor copies.
 //
-// A block has one or two row tiles of 64 features and a share of K; the blocks of a cluster share
-// the features and add up at the end.
+// A block has one, two or four row tiles of 64 features and a share of K; the blocks of a cluster
+// share the features and add up at the end.
 #pragma once
 
 #include "common/cluster.cuh"
@@ -22,7 +22,7 @@ struct FewLayout {
   static constexpr int kStageBytes = kTiles * kTileBytes;
   static constexpr uint32_t kBoxBytes = kColumns * kSubBlockK * 2;
   static constexpr uint32_t kXBytes = kStageColumns / kSubBlockK * kBoxBytes;  // of a stage
-  static constexpr int kGroups = few_groups(kColumns, kPackedBlock<Format>);
+  static constexpr int kGroups = few_groups(kColumns, kTiles, kPackedBlock<Format>);
   static constexpr uint32_t kPartialBytes = kGroups * kColumns * few_feature_stride(kTiles) * 4;
 
   uint32_t full, empty, all_received, partial, received, tokens, weights;  // addresses
@@ -53,12 +53,29 @@ struct FewPlace {
   }
 };
 
-// Boxes of 64 columns, swizzled by 128 bytes.
-template <int kColumns>
+// A lane's rows of the boxes of a stage, which are swizzled by 128 bytes and one after another:
+// with fewer than eight tokens rows of the next box stand for those that do not exist.
+template <int kBoxes>
+struct TokenRows {
+  uint32_t at[kBoxes];
+
+  __device__ __forceinline__ TokenRows(int box_tokens, int lane) {
+#pragma unroll
+    for (int box = 0; box < kBoxes; ++box) {
+      const int row = box * box_tokens + lane % 8;
+      at[box] = row * 128 + ((lane / 8 ^ row % 8) << 4);
+    }
+  }
+};
+// Those of a block of weights, from a box on.
+template <int kBoxes>
 struct TokensInBoxes {
-  uint32_t halves[2];
-  __device__ __forceinline__ uint32_t at(int c, int j, int half) const {
-    return halves[half] + c * 1024 + j * (kColumns * kSubBlockK * 2);
+  const TokenRows<kBoxes>& rows;
+  uint32_t stage;
+  int first;
+
+  __device__ __forceinline__ uint32_t at(int /*c*/, int j, int half) const {
+    return (stage + rows.at[first + j]) ^ (half * 64);
   }
 };
 
@@ -82,7 +99,7 @@ class WeightStream {
     const int row_tiles = (params.num_features + kTileRows - 1) / kTileRows;
 #pragma unroll
     for (int t = 0; t < Layout::kRowTiles; ++t) {
-      // There may be no second row tile: the first one serves.
+      // There may be no other row tile: the last one serves.
       const int row_tile = min(share.row_tile + t, row_tiles - 1);
       from_[t] =
           params.weights +
@@ -126,10 +143,11 @@ __device__ __forceinline__ void stream_tokens(const MixedParams& params, const F
                                               const Layout& layout) {
   constexpr int kBoxes = Layout::kStageColumns / kSubBlockK;
   const int first = share.first_block * Format::kSubBlocks;
+  const uint32_t bytes = kBoxes * kSubBlockK * 2 * params.box_tokens;
   FewPlace place{0, 1};
   for (int i = 0; i < share.num_stages; ++i) {
     wait_for(layout.empty + 8 * place.stage, place.parity);
-    arrive_and_expect(layout.full + 8 * place.stage, Layout::kXBytes);
+    arrive_and_expect(layout.full + 8 * place.stage, bytes);
     copy_boxes(layout.tokens + place.stage * Layout::kXBytes, params.x_boxes, share.first_token,
                first + i * kBoxes, layout.full + 8 * place.stage);
     place.advance(1, params.few_stages);
@@ -227,19 +245,20 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
 
   const int thread = threadIdx.x % 128;
   float sums[kRowTiles][kColumns / 8][4] = {};
+  constexpr int kBoxes = Layout::kStageColumns / kSubBlockK;
+  // With offsets there are no registers for that: boxes are whole.
+  [[maybe_unused]] const TokenRows<kBoxes> rows(Format::kHasOffsets ? 8 : params.box_tokens, lane);
   FewPlace place{group, 0};
   const auto multiply_stage = [&](int blocks) {
     wait_for(layout.full + 8 * place.stage, place.parity);
     const uint32_t stage = layout.weights + place.stage * Layout::kStageBytes;
     const uint32_t tokens = layout.tokens + place.stage * Layout::kXBytes;
     if constexpr (kColumns == 8) {
-      const uint32_t x_lane = tokens + lane % 8 * 128 + ((lane / 8 ^ lane % 8) << 4);
 #pragma unroll
       for (int b = 0; b < kRowTiles * Layout::kStageBlocks; ++b) {
         if (b / kRowTiles < blocks) {
           const uint32_t block = StageHeaders<Format, T, Layout>::block(stage, b);
-          const uint32_t boxes = x_lane + b / kRowTiles * Format::kSubBlocks * Layout::kBoxBytes;
-          const TokensInBoxes<kColumns> x{{boxes, boxes ^ 64u}};
+          const TokensInBoxes<kBoxes> x{rows, tokens, b / kRowTiles * Format::kSubBlocks};
           multiply_block<Format, T, kColumns>(block, Format::header(block, thread), x, thread,
                                               sums[b % kRowTiles]);
         }

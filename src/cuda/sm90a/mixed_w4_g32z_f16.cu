@@ -5,4 +5,4 @@ namespace ac4k {
 using Weights = W4<__half, 32, true>;
 }
 
-AC4K_MIXED_TYPE(Weights, __half, f16)
+AC4K_MIXED_W4(Weights, __half, f16)

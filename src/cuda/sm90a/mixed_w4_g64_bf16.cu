@@ -5,4 +5,4 @@ namespace ac4k {
 using Weights = W4<__nv_bfloat16, 64, false>;
 }
 
-AC4K_MIXED_TYPE(Weights, __nv_bfloat16, bf16)
+AC4K_MIXED_W4(Weights, __nv_bfloat16, bf16)
