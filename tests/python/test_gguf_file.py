@@ -197,13 +197,14 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 2**64 - 1)
 FLOATS = st.floats(width=32, allow_nan=False)
 LISTS = st.lists(TEXT) | st.lists(st.booleans()) | st.lists(FLOATS) | st.lists(st.lists(TEXT))
+KEYS = TEXT.filter(lambda key: key != "general.alignment")  # which has to be a power of two
 VALUES = TEXT | st.booleans() | INTEGERS | FLOATS | LISTS
 SHAPES = st.lists(st.integers(0, 5), max_size=3)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.dictionaries(TEXT, VALUES),
+    st.dictionaries(KEYS, VALUES),
     st.dictionaries(TEXT, st.tuples(st.sampled_from([*TENSOR_TYPES]), SHAPES)),
 )
 def test_any_metadata_and_tensors_are_read_back(
