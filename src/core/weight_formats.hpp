@@ -74,6 +74,8 @@ constexpr int w4_index(WeightFormat format) {
 }
 constexpr bool is_w4(WeightFormat format) { return w4_index(format) >= 0; }
 constexpr bool w4_has_zeros(WeightFormat format) { return w4_index(format) / 3 % 2 == 1; }
+constexpr bool w4_is_bf16(WeightFormat format) { return w4_index(format) >= kNumW4Layouts; }
+
 // Weights are a scale times a code plus an offset.
 constexpr bool has_offsets(WeightFormat format) {
   switch (format) {
@@ -87,7 +89,6 @@ constexpr bool has_offsets(WeightFormat format) {
       return is_w4(format) && w4_has_zeros(format);
   }
 }
-constexpr bool w4_is_bf16(WeightFormat format) { return w4_index(format) >= kNumW4Layouts; }
 
 inline constexpr int kPackedRows = 64;     // rows of a tile
 inline constexpr int kPackedColumns = 64;  // columns of a sub-block

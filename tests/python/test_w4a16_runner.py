@@ -26,10 +26,11 @@ def cache(tmp_path: Path) -> Iterator[Path]:
 
 def test_every_config_multiplies(device: str) -> None:
     runner = ac4k.W4A16Runner(torch.bfloat16, "group", device)
-    given = random_weight(72, 512, 128)
+    features = 328  # more than the largest tile has, and the last one in part
+    given = random_weight(features, 512, 128)
     packed = ac4k.w4a16_pack(*given).to(device)
     for tokens in (1, 20):
-        names = runner.configs(tokens, 72, 512)
+        names = runner.configs(tokens, features, 512)
         assert names[0] == "auto"
         assert len(set(names)) == len(names)
         x = torch.randn(tokens, 512).to(torch.bfloat16)
@@ -37,8 +38,8 @@ def test_every_config_multiplies(device: str) -> None:
         for config in (None, *range(len(names)), *names):
             got = runner.gemm(x.to(device), packed, config=config)
             assert nmse(got, expected) < NMSE[torch.bfloat16]
-        assert 0 <= runner.best_config(tokens, 72, 512, 128) < len(names)
-        assert runner.workspace_size(tokens, 72, 512) >= 0
+        assert 0 <= runner.best_config(tokens, features, 512, 128) < len(names)
+        assert runner.workspace_size(tokens, features, 512) >= 0
 
 
 def test_tuning_is_kept(cache: Path, device: str) -> None:
