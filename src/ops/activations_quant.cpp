@@ -57,7 +57,7 @@ Status run_on_cpu(const Call& call, const Positions& at, cpu::Activation activat
 
 // By how a row is handled, then by type.
 struct QuantKernels {
-  cuda::Kernel rows_1[3], rows_2[3], rows_4[3], tiles[3], any[3];
+  cuda::Kernel rows_1[3], rows_2[3], rows_4[3], groups[3], given[3], few[3], any[3];
 };
 
 class Launcher {
@@ -90,8 +90,8 @@ class Launcher {
                          is_aligned(args_.bias) && N % kActivationQuantUnit == 0 &&
                          reinterpret_cast<uintptr_t>(args_.codes) % kActivationQuantUnit == 0;
     if (!aligned) return any();
-    if (args_.given != nullptr) return tiles(units, 1);
-    if (granularity_ == kGroup128) return tiles(units, kActivationGroup / kActivationQuantUnit);
+    if (args_.given != nullptr) return tiles(kernels_.given, units, 1, kActivationQuantUnits);
+    if (granularity_ == kGroup128) return groups();
     return rows(units);
   }
 
@@ -103,18 +103,48 @@ class Launcher {
     return launch_1d(kernels_.any[type_], call_, regions, kActivationQuantThreads, params_);
   }
 
-  Status tiles(int64_t units, int64_t min_width) {
-    const BlockOfRows block(std::max(units, min_width), args_.num_rows, kActivationQuantThreads);
-    const int64_t column_tiles = ceil_div(units, block.width);
+  Status groups() {
+    const int64_t across = ceil_div(args_.num_columns, kActivationFewThreads * 4);
+    if (across * args_.num_rows <= kActivationFewBlocks && has_short_offsets()) return few(across);
+    return tiles(kernels_.groups, int64_t{params_.groups} * kActivationGroupThreads,
+                 kActivationGroupThreads, 1);
+  }
+
+  bool has_short_offsets() const {
+    constexpr int64_t kLimit = (int64_t{1} << 30) / kActivationFewBlocks;
+    const int64_t stride = params_.rows.stride;
+    return params_.rows.num_inner == 0 && stride < kLimit && stride > -kLimit;
+  }
+  Status few(int64_t across) {
+    const FewActivationQuantParams few{.x = params_.x,
+                                       .bias = params_.bias,
+                                       .codes = params_.codes,
+                                       .scale = params_.scale,
+                                       .stride = static_cast<int>(params_.rows.stride),
+                                       .num_columns = static_cast<int>(args_.num_columns),
+                                       .groups = static_cast<int>(params_.groups),
+                                       .format = params_.format};
+    const cuda::LaunchConfig config{
+        .grid = {static_cast<uint32_t>(across), static_cast<uint32_t>(args_.num_rows), 1},
+        .block = {kActivationFewThreads, 1, 1},
+        .dependent = cuda::dependent_launch()};
+    return cuda::launch(kernels_.few[type_], config, call_.device.device_id, call_.stream, few);
+  }
+
+  // Tiles of threads: so many side by side for a row, each with `rows_a_thread` of them.
+  Status tiles(cuda::Kernel* kernels, int64_t side_by_side, int64_t min_width,
+               int64_t rows_a_thread) {
+    const BlockOfRows block(std::max(side_by_side, min_width), args_.num_rows,
+                            kActivationQuantThreads);
+    const int64_t column_tiles = ceil_div(side_by_side, block.width);
     params_.column_tiles = fast_divisor(static_cast<uint32_t>(column_tiles));
-    const int64_t row_tiles =
-        ceil_div(args_.num_rows, static_cast<int64_t>(block.height) * kActivationQuantRows);
-    return launch_1d(kernels_.tiles[type_], call_, column_tiles * row_tiles,
+    const int64_t row_tiles = ceil_div(args_.num_rows, block.height * rows_a_thread);
+    return launch_1d(kernels[type_], call_, column_tiles * row_tiles,
                      cuda::Dim3{block.width, block.height, 1}, params_);
   }
 
   // Short rows: several a block. Few rows: as many threads as there are units. Otherwise two units
-  // a thread, four in long rows.
+  // a thread, four in long rows and where there is most to compute: less is done for all of them.
   Status rows(int64_t units) {
     constexpr int64_t kWarp = 32, kFewRows = 256;
     if (units <= kWarp) {
@@ -124,7 +154,8 @@ class Launcher {
                        cuda::Dim3{width, height, 1}, params_);
     }
     const bool few = args_.num_rows <= kFewRows && units <= kActivationQuantMaxThreads;
-    const int64_t each = few ? 1 : units <= 2 * kActivationQuantThreads ? 2 : 4;
+    const bool adds_gelu = args_.bias != nullptr;
+    const int64_t each = few ? 1 : units <= 2 * kActivationQuantThreads && !adds_gelu ? 2 : 4;
     const int64_t width = ceil_div(ceil_div(units, each), kWarp) * kWarp;
     const int64_t most =
         args_.type == DType::f32 ? kActivationQuantLongThreadsF32 : kActivationQuantLongThreads;
@@ -149,7 +180,8 @@ class Launcher {
   {{module, name "_f32"}, {module, name "_f16"}, {module, name "_bf16"}}
 #define AC4K_QUANT_KERNELS(module, name)                                   \
   {AC4K_TYPES(module, name "_rows_1"), AC4K_TYPES(module, name "_rows_2"), \
-   AC4K_TYPES(module, name "_rows_4"), AC4K_TYPES(module, name "_tiles"),  \
+   AC4K_TYPES(module, name "_rows_4"), AC4K_TYPES(module, name "_groups"), \
+   AC4K_TYPES(module, name "_given"),  AC4K_TYPES(module, name "_few"),    \
    AC4K_TYPES(module, name "_any")}
 
 Status silu_cpu(const Call& call) { return run_on_cpu(call, kSilu, cpu::Activation::silu_and_mul); }

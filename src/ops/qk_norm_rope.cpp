@@ -51,7 +51,7 @@ Status run_cuda(const Call& call) {
        {{kModule, "qk_norm_rope_neox_f32"},
         {kModule, "qk_norm_rope_neox_f16"},
         {kModule, "qk_norm_rope_neox_bf16"}}}};
-  constexpr int64_t kWarp = 32;
+  constexpr int64_t kWarp = 32, kManyHeads = 1 << 18;
   const RopeTensors tensors = tensors_of(call);
   const int64_t R = call.dim(kR), D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
   const bool neox = call.integer(kStyle) == 0;
@@ -76,6 +76,10 @@ Status run_cuda(const Call& call) {
       width > kWarp || !fits_vector_kernel(tensors, shape.num_slots)) {
     shape = {R / 2 + ceil_div(D - R, 2), 1, false};
     width = kWarp;
+  }
+  if (shape.vectors) {
+    shape.threads = kRopeTableThreads;
+    shape.heads_a_thread = tensors.is_small() ? 1 : tensors.num_heads() < kManyHeads ? 4 : 8;
   }
   return launch_rope(kernels[shape.vectors][neox][rope_type_index(call.type())], call, shape,
                      params, width);

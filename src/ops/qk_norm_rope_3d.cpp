@@ -85,7 +85,7 @@ Status run_cuda(const Call& call) {
   struct Variant {
     int64_t vectors, max_threads;
   };
-  constexpr Variant kVariants[] = {{1, 256}, {2, 512}, {4, 512}};
+  constexpr Variant kVariants[] = {{1, 64}, {2, 128}, {4, 512}};
   constexpr size_t kAny = 3;
   const RopeTensors tensors = tensors_of(call);
   AC4K_TRY(check_outputs(call, tensors));

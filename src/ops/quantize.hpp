@@ -37,6 +37,11 @@ inline Tiling tile_rows(int64_t items, int64_t threads, int64_t min_width) {
   return {static_cast<uint32_t>(width), static_cast<uint32_t>(threads / width),
           ceil_div(items, width)};
 }
+// Of small tensors, smaller blocks: they use more SMs.
+inline Tiling tile_units(int64_t rows, int64_t units) {
+  constexpr int64_t kFewUnits = 1 << 16;
+  return tile_rows(units, rows * units <= kFewUnits ? kFewTileThreads : kQuantizeThreads, 1);
+}
 // For kernels. Where there are no tiles there is no launch either.
 inline FastDivisor tile_divisor(int64_t column_tiles) {
   return fast_divisor(static_cast<uint32_t>(std::max<int64_t>(column_tiles, 1)));

@@ -322,7 +322,7 @@ Status dequantize_on_cuda(const Call& call, const cpu::DequantizeArgs& args) {
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_e4m3"),
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_e5m2"),
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_int8")};
-  const Tiling tiling = tile_rows(ceil_div(args.num_columns, kUnit), kQuantizeThreads, 1);
+  const Tiling tiling = tile_units(args.num_rows, ceil_div(args.num_columns, kUnit));
   const DequantizeParams params{args.codes,
                                 args.scale,
                                 args.zero,

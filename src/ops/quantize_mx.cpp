@@ -67,7 +67,7 @@ Status dequantize_cuda(const Call& call, cpu::MxFormat format) {
       AC4K_TYPE_KERNELS(kBackModule, "dequantize_mx_any_e5m2"),
       AC4K_TYPE_KERNELS(kBackModule, "dequantize_mx_any_e2m1")};
   const int64_t rows = call.rows(), N = call.dim(kN);
-  const Tiling tiling = tile_rows(N / kUnit, kQuantizeThreads, 1);
+  const Tiling tiling = tile_units(rows, N / kUnit);
   const BlockDequantizeParams params{data_of(call.tensor(kCodes)),
                                      data_of(call.tensor(kScales)),
                                      nullptr,

@@ -110,7 +110,7 @@ Status dequantize_cuda(const Call& call) {
   static constinit cuda::Kernel any[] =
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_nvfp4_any");
   const cpu::Nvfp4Args args = dequantize_args(call);
-  const Tiling tiling = tile_rows(args.num_columns / kUnit, kQuantizeThreads, 1);
+  const Tiling tiling = tile_units(args.num_rows, args.num_columns / kUnit);
   const BlockDequantizeParams params{
       data_of(call.tensor(kCodes)),
       data_of(call.tensor(kScales)),

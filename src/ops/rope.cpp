@@ -76,6 +76,7 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
     shape = {R / 2 + ceil_div(D - R, 2), 4, false};
   }
   shape.threads = kRopeTableThreads;
+  if (tensors.is_small()) shape.heads_a_thread = 1;
   return launch_rope(kernels[shape.vectors][neox][rope_type_index(call.type())], call, shape,
                      params);
 }

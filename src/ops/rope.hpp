@@ -35,6 +35,14 @@ class RopeTensors {
 
   int64_t num_tokens() const { return num_tokens_; }
   int64_t head_dim() const { return in_[0]->shape[in_[0]->ndim - 1]; }
+  int64_t num_heads() const {  // of all tokens
+    return num_tokens_ * (num_heads(0) + (count_ > 1 ? num_heads(1) : 0));
+  }
+  // So small that latency is all there is: more threads are better than more work for each.
+  bool is_small() const {
+    constexpr int64_t kFewHeads = 1 << 12;
+    return num_heads() <= kFewHeads;
+  }
 
   cpu::RopeArgs cpu_args(DType type) const;
   // Everything but weights and what depends on the kernel's shape.
@@ -83,6 +91,7 @@ Status launch_rope(cuda::Kernel& kernel, const Call& call, const RopeShape& shap
                    int64_t width = 0, int64_t more_heads = 0) {
   RopeHeads& heads = rope_heads(params);
   heads.num_slots = static_cast<int>(shape.num_slots);
+  heads.heads_a_group = static_cast<int>(shape.heads_a_thread);
   int64_t num_groups = ceil_div(more_heads, shape.heads_a_thread);
   for (RopeTensor& tensor : heads.tensors) {
     tensor.num_groups = static_cast<int>(ceil_div(tensor.num_heads, shape.heads_a_thread));

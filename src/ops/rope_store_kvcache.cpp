@@ -142,6 +142,7 @@ Status run_cuda(const Call& call) {
   cuda::Kernel& kernel = kernels[format][shape.vectors][neox][rope_type_index(type)];
   // Values are as many groups again as keys.
   shape.threads = kRopeTableThreads;
+  if (tensors.is_small()) shape.heads_a_thread = 1;
   return launch_rope(kernel, call, shape, params, 0, cache.num_heads);
 }
 

@@ -126,6 +126,7 @@ SHAPES = [
     (33, 256),
     (7, 257),
     (4, 1000),
+    (1100, 200),
     (300, 4096),
     (3, 4096),
     (2, 11008),
@@ -151,15 +152,15 @@ def test_shapes(device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> None
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", FORMATS)
 @pytest.mark.parametrize("name", ACTIVATIONS)
-@pytest.mark.parametrize("columns", [264, 259])
+@pytest.mark.parametrize(("rows", "columns"), [(6, 264), (6, 259), (1100, 136)])
 def test_every_activation(
-    device: str, name: str, dtype: torch.dtype, kind: torch.dtype, columns: int
+    device: str, name: str, dtype: torch.dtype, kind: torch.dtype, rows: int, columns: int
 ) -> None:
-    x = random((6, columns * ACTIVATIONS[name][2]), dtype, device, 2)
+    x = random((rows, columns * ACTIVATIONS[name][2]), dtype, device, 2)
     for granularity in GRANULARITIES:
         if granularity != "per_tensor":
             check(name, x, granularity, kind)
-        check(name, x, granularity, kind, scale_for(granularity, (6, columns), device))
+        check(name, x, granularity, kind, scale_for(granularity, (rows, columns), device))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -54,18 +54,19 @@ def test_sizes_of_models(device: str, fmt: str, rows: int, columns: int, tokens:
     assert nmse(ac4k.linear(x.to(device), w), expected) < NMSE[torch.bfloat16]
 
 
-@pytest.mark.parametrize("fmt", ["q4_0", "q6_k"])
+@pytest.mark.parametrize("fmt", ["q4_0", "q4_1", "q2_k", "q4_k", "q6_k"])
 def test_every_config_multiplies(device: str, fmt: Any) -> None:
     """Kernels for few tokens and for many, each tile and split; "auto" is one of them.
 
     So many rows that the mean of the errors hardly depends on the numbers drawn."""
-    w, dense = packed_and_dense(fmt, 525, 512, device)
-    weight = w.raw.reshape(9, *packed_block_shape(fmt, 512))
-    for tokens in (1, 9, 70, 600):
-        names = ac4k.quant_linear_configs(fmt, tokens, 525, 512, device)
+    columns = 1536
+    w, dense = packed_and_dense(fmt, 525, columns, device)
+    weight = w.raw.reshape(9, *packed_block_shape(fmt, columns))
+    for tokens in (1, 9, 30, 70, 600):
+        names = ac4k.quant_linear_configs(fmt, tokens, 525, columns, device)
         assert names[0] == "auto"
         assert (len(names) > 1) == (device == "cuda")
-        x = torch.randn(tokens, 512).to(torch.bfloat16)
+        x = torch.randn(tokens, columns).to(torch.bfloat16)
         expected = x.double().numpy() @ dense.T
         for config, name in enumerate(names):
             out = torch.full((tokens, 525), torch.nan, dtype=x.dtype, device=device)

@@ -29,6 +29,7 @@ def weights_of(count: int, dtype: str, device: str) -> tuple[torch.Tensor, torch
         ((3,), (3, 3), 10, 6),
         ((), (1, 2), 7, 4),
         ((2,), (2, 1), 1024, 1024),
+        ((1030,), (5, 1), 32, 32),  # several heads a thread
         ((0,), (2, 1), 16, 16),
     ],
 )
@@ -62,6 +63,18 @@ def test_qk_norm_rope(
     again = q.clone(), k.clone()
     ac4k.qk_norm_rope(*again, *weights, positions, table, **options, out=again)
     assert all(torch.equal(a, b) for a, b in zip(results, again, strict=True))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_qk_norm_rope_of_many_heads(device: str, style: Any) -> None:
+    """So many that a thread has the most of them, and not all threads the same number."""
+    tokens, heads, dim = 23832, (9, 2), 16
+    q = random((tokens, heads[0], dim), "bf16", device, 1)
+    k = random((tokens, heads[1], dim), "bf16", device, 2)
+    weights = weights_of(dim, "bf16", device)
+    positions, table = positions_of((tokens,), 50, device), table_of(dim, 50, device)
+    results = ac4k.qk_norm_rope(q, k, *weights, positions, table, style=style)
+    assert_right("qk_norm_rope", results, q, k, *weights, positions, table, style=style)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -58,14 +58,25 @@ __device__ __forceinline__ void dequantize(const DequantizeParams& params) {
   wait_for_previous_kernels();
   if (column >= N) return;
   const int count = static_cast<int>(min(N - column, static_cast<int64_t>(kUnit)));
+  const bool by_column = params.granularity == kPerChannel;
+  const bool has_zero = is_same<Format, Int8> && params.zero != nullptr;
   uint2 codes[kTileRows];
+  float scales[kTileRows];
+  int zeros[kTileRows];
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i) {
     const int64_t row = place.first_row + i * blockDim.y;
-    if (row < params.num_rows) {
-      codes[i] = load_codes<kAligned>(
-          static_cast<const unsigned char*>(params.codes) + row * N + column, count);
-    }
+    if (row >= params.num_rows) break;
+    codes[i] = load_codes<kAligned>(
+        static_cast<const unsigned char*>(params.codes) + row * N + column, count);
+    if (by_column) continue;
+    const int64_t index = params.granularity == kPerToken   ? row
+                          : params.granularity == kGroup128 ? row * groups + column / kGroupSize
+                          : params.granularity == kBlock128
+                              ? row / kGroupSize * groups + column / kGroupSize
+                              : 0;
+    scales[i] = params.scale[index];
+    if (has_zero) zeros[i] = params.zero[index];
   }
   allow_next_kernel();
 #pragma unroll
@@ -74,31 +85,20 @@ __device__ __forceinline__ void dequantize(const DequantizeParams& params) {
     if (row >= params.num_rows) return;
     float values[kUnit];
     decode_unit<Format>(codes[i], values);
-    int64_t index = 0;
-    if (params.granularity == kPerToken) index = row;
-    if (params.granularity == kPerChannel) index = column;
-    if (params.granularity == kGroup128) index = row * groups + column / kGroupSize;
-    if (params.granularity == kBlock128) {
-      index = row / kGroupSize * groups + column / kGroupSize;
-    }
-    if (params.granularity == kPerChannel) {
+    if (by_column) {
 #pragma unroll
       for (int j = 0; j < kUnit; ++j) {
-        const int64_t at = index + min(j, count - 1);
-        if constexpr (is_same<Format, Int8>) {
-          if (params.zero != nullptr) values[j] = minus(values[j], params.zero[at]);
-        }
+        const int64_t at = column + min(j, count - 1);
+        if (has_zero) values[j] = minus(values[j], params.zero[at]);
         values[j] = __fmul_rn(values[j], params.scale[at]);
       }
     } else {
-      const float scale = params.scale[index];
-      int zero = 0;
-      if (is_same<Format, Int8> && params.zero != nullptr) zero = params.zero[index];
+      if (has_zero) {
 #pragma unroll
-      for (int j = 0; j < kUnit; ++j) {
-        if constexpr (is_same<Format, Int8>) values[j] = minus(values[j], zero);
-        values[j] = __fmul_rn(values[j], scale);
+        for (float& value : values) value = minus(value, zeros[i]);
       }
+#pragma unroll
+      for (float& value : values) value = __fmul_rn(value, scales[i]);
     }
     store_unit<kAligned>(values, static_cast<T*>(params.out) + row * N + column, count);
   }

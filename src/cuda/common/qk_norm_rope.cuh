@@ -22,15 +22,20 @@ __device__ __forceinline__ float sum_of_squares(const Vector<T, kBytes>& run) {
   for (const float value : values) sum = __fmaf_rn(value, value, sum);
   return sum;
 }
+// In pairs: a 16-bit number on its own takes the slow conversion.
 template <typename T, int kBytes>
 __device__ __forceinline__ void normalise_run(Vector<T, kBytes>& run, float scale,
                                               const Vector<T, kBytes>& weight, bool cast_first) {
+  constexpr int kSize = Vector<T, kBytes>::kSize;
+  float values[kSize], weights[kSize];
+  widen(run, values);
+  widen(weight, weights);
 #pragma unroll
-  for (int j = 0; j < Vector<T, kBytes>::kSize; ++j) {
-    float y = __fmul_rn(widen(run.values[j]), scale);
-    if (cast_first) y = widen(narrow<T>(y));
-    run.values[j] = narrow<T>(__fmul_rn(y, widen(weight.values[j])));
-  }
+  for (float& value : values) value = __fmul_rn(value, scale);
+  if (cast_first) widen(narrow<T, kBytes>(values), values);
+#pragma unroll
+  for (int j = 0; j < kSize; ++j) values[j] = __fmul_rn(values[j], weights[j]);
+  run = narrow<T, kBytes>(values);
 }
 
 // Makes the compiler forget what it widened, which takes twice the registers of 16-bit values.
@@ -44,13 +49,15 @@ __device__ __forceinline__ void forget_widened(uint4& bits) {
 // Norm over each head, then RoPE.
 //
 // Block (x, y): x lanes, a power of two, share a head, y items stand over each other; an item is a
-// group of up to kHeads heads of one token. Grid: ceil(items / y). All pointers, strides and table
-// rows allow 16-byte accesses. No shared memory: a head is summed up by shuffles. Roofline: HBM, 1
-// read to 1 write.
-template <typename T, typename Source, int kPairs, int kHeads, bool kNeox>
-__device__ __forceinline__ void norm_rotate_heads(const typename Source::Params& params) {
+// group of up to heads_a_group heads of one token, one after the other: while one is worked on, the
+// next kAhead are on their way. Grid: ceil(items / y). All pointers, strides and table rows allow
+// 16-byte accesses. No shared memory: a head is summed up by shuffles. kLanes: x, or 0 for any.
+// Roofline: HBM, 1 read to 1 write.
+template <typename T, typename Source, int kPairs, int kAhead, bool kNeox, int kLanes>
+__device__ __forceinline__ void norm_rotate_groups(const typename Source::Params& params) {
   using Slot = Slot<T, kPairs, kNeox, true>;
   using Run = typename Slot::Run;
+  using Values = typename Slot::Values;
   const RopeHeads& heads = params.heads;
   const unsigned item = blockIdx.x * blockDim.y + threadIdx.y;
   const bool active = item < heads.num_items && threadIdx.x < heads.num_slots;
@@ -58,49 +65,62 @@ __device__ __forceinline__ void norm_rotate_heads(const typename Source::Params&
   const unsigned token = active ? divide(item, heads.num_groups) : 0;
   const int group_index = active ? static_cast<int>(item - token * heads.num_groups.divisor) : 0;
   const HeadGroup<T> group(heads, token, group_index);
-  const bool is_second = group_index >= heads.tensors[0].num_groups;
+  const RopeTensor& tensor = heads.tensors[group_index >= heads.tensors[0].num_groups];
   const Slot slot(active ? threadIdx.x : 0, Source::rotary_pairs(params), heads.head_dim);
+  const T* in = group.in;
+  T* out = group.out;
+  int left = active ? group.num_heads - group.first : 0;  // heads from the present one on
 
   wait_for_previous_kernels();
-  typename Slot::Values values[kHeads];
+  Values ahead[kAhead];
 #pragma unroll
-  for (int i = 0; i < kHeads; ++i) {
-#pragma unroll
-    for (int r = 0; r < Slot::kRuns; ++r) values[i].runs[r] = uint4{};
-    if (active && group.has(i)) values[i] = slot.load(group.in + i * group.in_step);
+  for (int i = 0; i < kAhead; ++i) {
+    ahead[i] = Values{};
+    if (left > i * group.step) ahead[i] = slot.load(in);
+    in += group.in_step;
   }
   const auto place = Source::place_of(params, token);
   const bool rotated = slot.pair >= 0 && Source::rotates(place);
   Angles<typename Source::Scalar, kPairs> angles;
   if (rotated) angles = Source::template load<kPairs, true>(params, place, slot.pair);
+  const Values weights = slot.load(static_cast<const T*>(tensor.weight));
   allow_next_kernel();
 
-  float sums[kHeads];
+#pragma unroll 1
+  for (int i = heads.heads_a_group; i > 0; --i) {  // the same for all lanes of a warp
+    Values values = ahead[0];
 #pragma unroll
-  for (int i = 0; i < kHeads; ++i) {
-    const Run* runs = reinterpret_cast<const Run*>(values[i].runs);
-    sums[i] = sum_of_squares(runs[0]);
-    if constexpr (kNeox) sums[i] += sum_of_squares(runs[1]);
+    for (int j = 0; j + 1 < kAhead; ++j) ahead[j] = ahead[j + 1];
+    ahead[kAhead - 1] = Values{};
+    if (left > kAhead * group.step) ahead[kAhead - 1] = slot.load(in);
+    in += group.in_step;
+
+    Run* runs = reinterpret_cast<Run*>(values.runs);
+    float sums[1] = {sum_of_squares(runs[0])};
+    if constexpr (kNeox) sums[0] += sum_of_squares(runs[1]);
 #pragma unroll
-    for (int r = 0; r < Slot::kRuns; ++r) forget_widened<T>(values[i].runs[r]);
-  }
-  reduce_lanes<Sum>(sums, blockDim.x);
-  if (!active) return;
-  // Only now: registers are short, and L1 has them for all but the first.
-  auto weights = slot.load(static_cast<const T*>(heads.tensors[is_second].weight));
-#pragma unroll
-  for (int i = 0; i < kHeads; ++i) {
-    if (!group.has(i)) return;
-    const float scale = rms_scale(sums[i], heads.tensors[is_second], params.eps);
-    Run* runs = reinterpret_cast<Run*>(values[i].runs);
+    for (int r = 0; r < Slot::kRuns; ++r) forget_widened<T>(values.runs[r]);
+    reduce_lanes<Sum>(sums, kLanes > 0 ? kLanes : blockDim.x);
+    const float scale = rms_scale(sums[0], tensor, params.eps);
 #pragma unroll
     for (int r = 0; r < Slot::kRuns; ++r) {
-      forget_widened<T>(weights.runs[r]);
       normalise_run(runs[r], scale, reinterpret_cast<const Run*>(weights.runs)[r],
                     params.cast_first);
     }
-    if (rotated) Slot::rotate_all(values[i], angles);
-    slot.store(group.out + i * group.out_step, values[i]);
+    if (rotated) Slot::rotate_all(values, angles);
+    if (left > 0) slot.store(out, values);
+    out += group.out_step;
+    left -= group.step;
+  }
+}
+
+template <typename T, typename Source, int kPairs, int kAhead, bool kNeox>
+__device__ __forceinline__ void norm_rotate_heads(const typename Source::Params& params) {
+  constexpr int kUsualLanes = 128 / (2 * kPairs);  // of the usual head
+  if (blockDim.x == kUsualLanes) {
+    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, kUsualLanes>(params);
+  } else {
+    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, 0>(params);
   }
 }
 
@@ -160,7 +180,7 @@ __device__ __forceinline__ void norm_rotate_any(const typename Source::Params& p
 //
 // Grid: tokens. Block: whole warps, a multiple of the vectors of a head, so that a thread's vectors
 // (kVectors of q and as many of k) share their cosines and sines. All pointers, strides and table
-// rows allow 16-byte accesses. Shared memory: 256 bytes. Roofline: HBM, 1 read to 1 write.
+// rows allow 16-byte accesses. Shared memory: 272 bytes. Roofline: HBM, 1 read to 1 write.
 template <typename T, typename Source, int kVectors, int kMaxThreads>
 __device__ __forceinline__ void norm_rotate_rows(const typename Source::Params& params) {
   constexpr int kPairs = 8 / sizeof(T);
@@ -189,7 +209,10 @@ __device__ __forceinline__ void norm_rotate_rows(const typename Source::Params& 
       if (index < num_vectors[t]) values[t][i] = load(in[t] + index);
     }
   }
-  const auto place = Source::place_of(params, token);
+  // One thread finds the place of the token, while the loads are under way: there is much to it.
+  __shared__ typename Source::Place place;
+  if (threadIdx.x == 0) place = Source::place_of(params, token);
+  __syncthreads();
   const bool rotated = Source::rotates(place);
   Angles<typename Source::Scalar, kPairs> angles;
   if (rotated) angles = Source::template load<kPairs, true>(params, place, slot.pair);

@@ -16,7 +16,7 @@ using FastGridF32 = GridPositions<float, float>;
   }
 #define AC4K_QK_NORM_ROPE_3D_SOURCE(name, T, suffix, Source)                            \
   AC4K_QK_NORM_ROPE_3D_KERNEL(name##_1_##suffix, T, Source, 1, 256, 4)                  \
-  AC4K_QK_NORM_ROPE_3D_KERNEL(name##_2_##suffix, T, Source, 2, 512, 2)                  \
+  AC4K_QK_NORM_ROPE_3D_KERNEL(name##_2_##suffix, T, Source, 2, 128, 7)                  \
   AC4K_QK_NORM_ROPE_3D_KERNEL(name##_4_##suffix, T, Source, 4, 512, 1)                  \
   extern "C" __global__ void __launch_bounds__(ac4k::kRopeThreads) name##_any_##suffix( \
       const __grid_constant__ ac4k::Rope3dParams params) {                              \

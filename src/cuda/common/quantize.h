@@ -88,7 +88,8 @@ inline constexpr int kScaleTileRows = 128;  // of the "tiled" layout
 inline constexpr int kScaleTileBlocks = 4;
 
 inline constexpr int kQuantizeThreads = 256;
-inline constexpr int kTileRows = 2;  // rows a thread of a tile handles: loads in flight
+inline constexpr int kFewTileThreads = 64;  // of small tensors that are decoded
+inline constexpr int kTileRows = 2;         // rows a thread of a tile handles: loads in flight
 inline constexpr int kBlockThreads = 512;
 
 inline constexpr int kRowMaxThreads = 1024;

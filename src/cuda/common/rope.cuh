@@ -112,6 +112,10 @@ struct SectionPositions {
   using Scalar = float;
   struct Place {
     int64_t rows[3];  // offsets in the table, or -1
+
+    __device__ __forceinline__ int64_t row(int axis) const {
+      return axis == 0 ? rows[0] : axis == 1 ? rows[1] : rows[2];
+    }
   };
 
   static __device__ __forceinline__ int rotary_pairs(const Params& params) {
@@ -142,10 +146,20 @@ struct SectionPositions {
   static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
                                                                const Place& place, int pair) {
     Angles<float, kPairs> angles;
+    if constexpr (kVector) {
+      const int axis = axis_of(params, pair);
+      const int64_t row = place.row(axis);
+      const bool alike = axis == axis_of(params, pair + kPairs - 1);
+      if (alike && !params.interleaved_sections && row >= 0) {
+        const float* values = params.cos_sin + row + pair;
+        load_floats<kPairs, true>(values, angles.cos);
+        load_floats<kPairs, true>(values + params.rotary_dim / 2, angles.sin);
+        return angles;
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      const int axis = axis_of(params, pair + i);
-      const int64_t row = axis == 0 ? place.rows[0] : axis == 1 ? place.rows[1] : place.rows[2];
+      const int64_t row = place.row(axis_of(params, pair + i));
       const float* values = params.cos_sin + row + pair + i;
       angles.cos[i] = row < 0 ? quiet_nan<float>() : values[0];
       angles.sin[i] = row < 0 ? quiet_nan<float>() : values[params.rotary_dim / 2];

@@ -29,6 +29,7 @@ struct RopeHeads {
   long long num_tokens;
   long long num_items;
   FastDivisor num_groups;  // of both tensors
+  int heads_a_group;       // at most
   int head_dim;
   int num_slots;
   bool in_place;  // what is not rotated need not be copied

@@ -94,7 +94,9 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
     }
     if (rotated) {
 #pragma unroll
-      for (int i = 0; i < kHeads; ++i) Slot::rotate_all(values[i], angles);
+      for (int i = 0; i < kHeads; ++i) {
+        if (part.has(i)) Slot::rotate_all(values[i], angles);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kHeads; ++i) {
