@@ -193,6 +193,7 @@ class Heating:
     """Candidates of a GPU that slows down by what ran before: heat fades from one to the next."""
 
     heat = 0.0
+    is_long = False
 
     def __init__(self, candidate, settings):
         Heating.heat = 0.0
@@ -222,6 +223,20 @@ def test_a_kernel_takes_the_same_time_wherever_it_stands(monkeypatch):
     assert unlike(31) < 0.02
     monkeypatch.setattr(engine, "turns", lambda number, count: list(range(count)))
     assert unlike(31) > 0.2
+
+
+def test_long_samples_are_few(monkeypatch):
+    class Sampler(Heating):
+        def __init__(self, candidate, settings):
+            super().__init__(candidate, settings)
+            self.is_long = self.load > 0.5
+
+    monkeypatch.setattr(engine, "_loop_sampler", Sampler)
+    loads = {"long": 1.0, "short": 0.1, "other": 0.2}
+    candidates = {name: Candidate([lambda load=load: load]) for name, load in loads.items()}
+    timings = measure(candidates, QUICK)
+    counts = {name: len(timing.samples) for name, timing in timings.items()}
+    assert counts == {"long": 3, "short": QUICK.rounds, "other": QUICK.rounds}
 
 
 def test_every_candidate_is_called_in_every_round():

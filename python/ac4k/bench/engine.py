@@ -24,6 +24,9 @@ _MIN_ROUNDS = 5
 _MAX_SETS = 8192
 _MAX_GRAPH_NODES = 8192
 _LONG_SAMPLES = 4
+# A GPU's sample that lasts so long is a mean of thousands of calls: a few of them are enough.
+_LONG_US = 20_000.0
+_LONG_ROUNDS = 3
 _GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 
 
@@ -39,6 +42,10 @@ class _Sampler(Protocol):
 
     def microseconds(self) -> float:
         """The time per call of the sample started last."""
+
+    @property
+    def is_long(self) -> bool:
+        """Whether that sample was so long that few are enough."""
 
 
 def set_count(bytes_per_call: int, rotation_bytes: int) -> int:
@@ -58,6 +65,8 @@ def measure(candidates: Mapping[str, Candidate], settings: Settings) -> dict[str
         if number >= _MIN_ROUNDS and time.perf_counter() > deadline:
             break
         order = [names[i] for i in turns(number, len(names))]
+        if number >= _LONG_ROUNDS:
+            order = [name for name in order if not samplers[name].is_long]
         for name in order:
             samplers[name].start()
         for name in order:
@@ -110,6 +119,10 @@ class _Loop:
     def microseconds(self) -> float:
         return self._us
 
+    @property
+    def is_long(self) -> bool:
+        return False
+
 
 def _loop_sampler(candidate: Candidate, settings: Settings) -> _Sampler:
     once: list[float] = []
@@ -135,6 +148,7 @@ class _Graph:
         self._count = count
         self._begin = torch.cuda.Event(enable_timing=True)
         self._end = torch.cuda.Event(enable_timing=True)
+        self._us = 0.0
 
     def start(self) -> None:
         self._graph.replay()
@@ -144,7 +158,12 @@ class _Graph:
 
     def microseconds(self) -> float:
         self._end.synchronize()
-        return float(self._begin.elapsed_time(self._end)) * 1e3 / self._count
+        self._us = float(self._begin.elapsed_time(self._end)) * 1e3
+        return self._us / self._count
+
+    @property
+    def is_long(self) -> bool:
+        return self._us > _LONG_US
 
 
 def _graph_sampler(candidate: Candidate, settings: Settings) -> _Sampler:
