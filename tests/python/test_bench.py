@@ -24,7 +24,7 @@ from ac4k.bench.engine import Candidate, measure, set_count, turns
 from ac4k.bench.inputs import make_arguments, op_named
 from ac4k.bench.overhead import measure_paths
 from ac4k.bench.report import print_configs
-from ac4k.bench.roofline import stream_sizes
+from ac4k.bench.roofline import matmul_flops_per_us, stream_sizes
 from ac4k.bench.runner import rows_of, run_row
 from ac4k.bench.settings import Settings
 from ac4k.bench.weights import gguf_blocks, packed_gguf, packed_w4
@@ -223,6 +223,13 @@ def test_a_kernel_takes_the_same_time_wherever_it_stands(monkeypatch):
     assert unlike(31) < 0.02
     monkeypatch.setattr(engine, "turns", lambda number, count: list(range(count)))
     assert unlike(31) > 0.2
+
+
+def test_16_bits_are_widened_where_that_is_faster():
+    """A CPU without instructions for bfloat16 must not make everything look fast."""
+    pytest.importorskip("torch")
+    rates = {name: matmul_flops_per_us(DTYPES[name], QUICK) for name in ("f32", "bf16")}
+    assert rates["bf16"] >= rates["f32"] > 0
 
 
 def test_long_samples_are_few(monkeypatch):

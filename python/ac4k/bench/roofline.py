@@ -20,6 +20,7 @@ _VECTOR_BYTES = 16
 # Reads and writes that `stream_bytes` has a tuned kernel for, from few reads to many.
 _RATIOS = ((1, 4), (1, 2), (1, 1), (2, 1), (3, 1), (4, 1), (8, 1))
 _MATMUL_SIZE = {"cuda": 8192, "cpu": 2048, "quick": 512}
+_SMALL_MATMUL = 256
 
 
 def stream_sizes(bytes_read: int, bytes_written: int) -> tuple[int, int]:
@@ -55,14 +56,27 @@ def stream_calls(
     return [call_with(first)] + [call_with(first.clone(arrays)) for _ in range(count - 1)]
 
 
-@cache
 def matmul_flops_per_us(dtype: DType, settings: Settings) -> float | None:
     """Floating-point operations a microsecond of the library's matrix product, large and square.
 
-    None where the library has none for this type.
+    Numbers of 16 bits may be widened before they are multiplied: where a CPU has no instructions
+    for them, the library's product is hundreds of times slower than that, and a small one shows it
+    in less than minutes. None where the library has no product.
     """
-    arrays = arrays_on(settings.device)
     n = _MATMUL_SIZE["quick" if settings.quick else settings.device]
+    widened = None
+    if settings.device == "cpu" and dtype.is_float and dtype.bytes == 2:
+        widened = _matmul_rate(DTYPES["f32"], n, settings)
+        small = _matmul_rate(dtype, _SMALL_MATMUL, settings)
+        if widened is not None and (small is None or small < widened / 4):
+            return widened
+    rates = [rate for rate in (_matmul_rate(dtype, n, settings), widened) if rate is not None]
+    return max(rates, default=None)
+
+
+@cache
+def _matmul_rate(dtype: DType, n: int, settings: Settings) -> float | None:
+    arrays = arrays_on(settings.device)
     a, b = (arrays.random((n, n), dtype, seed) for seed in (1, 2))
     try:
         timing = measure({"matmul": Candidate([lambda: a @ b])}, settings)["matmul"]
