@@ -157,6 +157,17 @@ def test_zeros_tiny_and_huge_activations(level: str) -> None:
         assert nmse(ac4k.linear(x, w), x.double().numpy() @ dense.T) < limit
 
 
+@pytest.mark.parametrize("code", [0, 1, 2, 3, 200])
+def test_exponents_of_mxfp4(level: str, code: int) -> None:
+    """Scales that are denormal numbers, which matrix instructions do not know, or huge."""
+    q = random_weight("mxfp4", 67, 256)
+    q[..., 0] = code
+    w, dense = ac4k.pack(torch.from_numpy(q), "mxfp4"), reference.dequantize(q, "mxfp4")
+    for tokens in (1, 12) if code > 3 else (1,):
+        x = torch.randn(tokens, 256) * 2.0 ** (127 - code if code > 3 else 110)
+        assert nmse(ac4k.linear(x, w), x.double().numpy() @ dense.T) < 1e-8
+
+
 def test_compile_and_module(device: str) -> None:
     """The op traces through a layer that holds packed weights."""
     w, _ = packed_and_dense("q4_0", 32, 64, device)

@@ -148,36 +148,28 @@ struct Quad {
       s[i] = {{eight, eight}};
     }
   }
+  // Half of 2^(code - 127): the exponent of a float, but for codes 0 and 1, denormal numbers, whose
+  // bits are the larger ones of two that are both linear.
   static AC4K_INLINE void exponents(const uint8_t* p, Lanes (&s)[2]) {
     int32_t bytes;
     __builtin_memcpy(&bytes, p, 4);
-    const __m128i e = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(bytes));
-    const __m128i normal = _mm_slli_epi32(_mm_sub_epi32(e, _mm_set1_epi32(1)), 23);
-    const __m128i tiny = _mm_sllv_epi32(_mm_set1_epi32(0x00200000), e);
-    const __m128i values = _mm_blendv_epi8(normal, tiny, _mm_cmplt_epi32(e, _mm_set1_epi32(2)));
-    alignas(16) float four[4];
-    _mm_store_ps(four, _mm_castsi128_ps(_mm_unpacklo_epi32(values, values)));
-    s[0] = Lanes::load_four(four);
-    _mm_store_ps(four, _mm_castsi128_ps(_mm_unpackhi_epi32(values, values)));
-    s[1] = Lanes::load_four(four);
+    const __m128i twice = _mm_unpacklo_epi8(_mm_cvtsi32_si128(bytes), _mm_cvtsi32_si128(bytes));
+    const __m256i codes = _mm256_cvtepu8_epi32(twice);
+    const __m256i normal =
+        _mm256_sub_epi32(_mm256_slli_epi32(codes, 23), _mm256_set1_epi32(0x00800000));
+    const __m256i tiny =
+        _mm256_add_epi32(_mm256_slli_epi32(codes, 21), _mm256_set1_epi32(0x00200000));
+    both_rows(_mm256_castsi256_ps(_mm256_max_epi32(normal, tiny)), s);
   }
+  // Half of the number: its bits are those of a float that is too small by 2^120, denormal ones
+  // among them; 127 stands for zero.
   static AC4K_INLINE void half_ue4m3(const uint8_t* p, Lanes (&s)[2]) {
-    for (int i = 0; i < 2; ++i) {
-      int32_t bits;
-      __builtin_memcpy(&bits, p + 4 * i, 4);
-      const __m256i code = _mm256_cvtepu8_epi32(_mm_set1_epi32(bits));
-      const __m256i nan = _mm256_cmpeq_epi32(code, _mm256_set1_epi32(127));
-      const __m256i low = _mm256_and_si256(code, _mm256_set1_epi32(127));
-      const __m256i denormal = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), low);
-      const __m256i leading =
-          _mm256_or_si256(low, _mm256_and_si256(denormal, _mm256_set1_epi32(8)));
-      const __m256i placed =
-          _mm256_add_epi32(_mm256_slli_epi32(leading, 20), _mm256_set1_epi32(119 << 23));
-      const __m256 excess = _mm256_and_ps(_mm256_castsi256_ps(denormal), _mm256_set1_ps(0x1p-7f));
-      const __m256 value =
-          _mm256_sub_ps(_mm256_castsi256_ps(_mm256_andnot_si256(nan, placed)), excess);
-      s[i] = {{value, value}};
-    }
+    const __m256i codes =
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    const __m256i zero = _mm256_cmpeq_epi32(codes, _mm256_set1_epi32(127));
+    const __m256i low = _mm256_and_si256(codes, _mm256_set1_epi32(127));
+    const __m256i bits = _mm256_slli_epi32(_mm256_andnot_si256(zero, low), 20);
+    both_rows(_mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0x1p119f)), s);
   }
   template <FieldTable kTable>
   static AC4K_INLINE Lanes fields(const uint8_t* p) {
@@ -296,6 +288,13 @@ struct Quad {
     uint16_t bits;
     __builtin_memcpy(&bits, p, 2);
     return _cvtsh_ss(bits);
+  }
+  // Four lanes of each row, four times.
+  static AC4K_INLINE void both_rows(__m256 rows, Lanes (&s)[2]) {
+    const __m256 first = _mm256_permute2f128_ps(rows, rows, 0x00);
+    const __m256 second = _mm256_permute2f128_ps(rows, rows, 0x11);
+    s[0] = {{first, first}};
+    s[1] = {{second, second}};
   }
   static AC4K_INLINE Lanes repeat_halves(__m128i all, __m128i order) {
     const __m256 eight = _mm256_cvtph_ps(_mm_shuffle_epi8(all, order));
