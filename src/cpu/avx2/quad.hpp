@@ -32,7 +32,6 @@ struct Quad {
       _mm256_storeu_ps(p, v[0]);
       _mm256_storeu_ps(p + 8, v[1]);
     }
-    AC4K_INLINE float sum() const { return F32{_mm256_add_ps(v[0], v[1])}.sum(); }
     friend AC4K_INLINE Lanes operator+(Lanes a, Lanes b) {
       return {{_mm256_add_ps(a.v[0], b.v[0]), _mm256_add_ps(a.v[1], b.v[1])}};
     }
@@ -43,6 +42,12 @@ struct Quad {
       return {{_mm256_fmadd_ps(a.v[0], b.v[0], c.v[0]), _mm256_fmadd_ps(a.v[1], b.v[1], c.v[1])}};
     }
   };
+
+  // A row's 16 lanes in one register: where scales are repeated both halves have the same.
+  using Sums = F32;
+  static constexpr int kScaleCopies = 2;
+  static AC4K_INLINE Sums repeated(Lanes lanes) { return {lanes.v[0]}; }
+  static AC4K_INLINE Sums folded(Lanes lanes) { return {_mm256_add_ps(lanes.v[0], lanes.v[1])}; }
 
   static AC4K_INLINE Codes load(const uint8_t* p) { return {{load_256(p), load_256(p + 32)}}; }
   static AC4K_INLINE Codes low_nibbles(Codes both) {
@@ -236,17 +241,16 @@ struct Quad {
     }
     __builtin_memcpy(planes, ordered, sizeof ordered);
   }
-  static AC4K_INLINE Lanes dot(Codes codes, const int8_t* planes) {
+  static AC4K_INLINE Sums dot(Codes codes, const int8_t* planes) {
     const auto* x = reinterpret_cast<const uint8_t*>(planes);
-    Lanes r;
+    __m256i sums[2];
     for (int half = 0; half < 2; ++half) {
       const __m256i even = _mm256_and_si256(codes.v[half], _mm256_set1_epi16(0xff));
       const __m256i odd = _mm256_srli_epi16(codes.v[half], 8);
-      const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(even, load_256(x + 32 * half)),
-                                           _mm256_madd_epi16(odd, load_256(x + 64 + 32 * half)));
-      r.v[half] = _mm256_cvtepi32_ps(sum);
+      sums[half] = _mm256_add_epi32(_mm256_madd_epi16(even, load_256(x + 32 * half)),
+                                    _mm256_madd_epi16(odd, load_256(x + 64 + 32 * half)));
     }
-    return r;
+    return {_mm256_cvtepi32_ps(_mm256_add_epi32(sums[0], sums[1]))};
   }
 
  private:

@@ -56,6 +56,11 @@ struct QuadOf {
     }
   };
 
+  using Sums = Lanes;
+  static constexpr int kScaleCopies = 4;
+  static AC4K_INLINE Sums repeated(Lanes lanes) { return lanes; }
+  static AC4K_INLINE Sums folded(Lanes lanes) { return lanes; }
+
   static AC4K_INLINE Codes load(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
   static AC4K_INLINE Codes low_nibbles(Codes both) {
     return {_mm512_and_si512(both.v, _mm512_set1_epi8(15))};

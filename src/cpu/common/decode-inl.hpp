@@ -17,11 +17,11 @@ template <class Q, class Format>
 constexpr bool kSmallGroups = Format::kSmallScales && Q::kHasSmallScales;
 
 // The offset of codes, or how often a minimum counts: by what sums of activations are multiplied.
-// Lanes of short blocks repeat each scale four times.
+// Lanes of short blocks repeat each scale.
 template <class Q, class Format>
 constexpr float sum_factor() {
   const float factor = Format::kHasMinimum ? 1.0f : -Format::kOffset;
-  return kWholeGroups<Q, Format> ? factor : factor / 4;
+  return kWholeGroups<Q, Format> ? factor : factor / Q::kScaleCopies;
 }
 #define AC4K_SUM_FACTOR(Format) \
   {sum_factor<Q, Format>(), sum_factor<Q, Format>() * Format::kSecondUnit}
@@ -89,7 +89,8 @@ template <class Q, class Format, int kTokens>
 struct QuadSums {
   using Codes = typename Q::Codes;
   using Lanes = typename Q::Lanes;
-  Lanes sums[2][kTokens];
+  using Sums = typename Q::Sums;
+  Sums sums[2][kTokens];
 
   template <int kSubBlock>
   AC4K_INLINE void add_part(const uint8_t* blocks, int quad, const Lanes (&scales)[2],
@@ -99,7 +100,7 @@ struct QuadSums {
     codes_of<Q, Format>(block, kSubBlock % Format::kSubBlocks, quad, codes);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-      const Lanes scale = Q::template spread<kSubBlock>(scales[i]);
+      const Sums scale = Q::repeated(Q::template spread<kSubBlock>(scales[i]));
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
         sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[kSubBlock]), scale, sums[i][t]);
@@ -140,7 +141,8 @@ struct QuadSums {
     for (int i = 0; i < 2; ++i) {
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
-        sums[i][t] = fma(Q::value(integers[i][t]), d[i], minimums[i] * Lanes::load(x[t]->sums[i]));
+        sums[i][t] = Q::folded(
+            fma(Q::value(integers[i][t]), d[i], minimums[i] * Lanes::load(x[t]->sums[i])));
       }
     }
   }
@@ -155,7 +157,8 @@ struct QuadSums {
     for (int i = 0; i < 2; ++i) {
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
-        sums[i][t] = (Format::kHasMinimum ? minimums[i] : scales[i]) * Lanes::load(x[t]->sums[i]);
+        sums[i][t] =
+            Q::folded((Format::kHasMinimum ? minimums[i] : scales[i]) * Lanes::load(x[t]->sums[i]));
       }
     }
     add_part<0>(blocks, quad, scales, x);
@@ -176,11 +179,13 @@ struct QuadSums {
       codes_of<Q, Format>(block, j, quad, codes);
 #pragma GCC unroll 2
       for (int i = 0; i < 2; ++i) {
+        const Sums scale = Q::repeated(scales[i]);
+        const Sums offset = Format::kHasMinimum ? Q::repeated(minimums[i]) : scale;
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
-          const Lanes sum = Lanes::load_four(x[t]->sums[i] + 4 * (first + j));
-          sums[i][t] = fma(Format::kHasMinimum ? minimums[i] : scales[i], sum, sums[i][t]);
-          sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[first + j]), scales[i], sums[i][t]);
+          const Sums sum = Q::repeated(Lanes::load_four(x[t]->sums[i] + 4 * (first + j)));
+          sums[i][t] = fma(offset, sum, sums[i][t]);
+          sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[first + j]), scale, sums[i][t]);
         }
       }
     }
@@ -194,7 +199,7 @@ struct QuadSums {
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
 #pragma GCC unroll 4
-      for (int t = 0; t < kTokens; ++t) sums[i][t] = Lanes::broadcast(0);
+      for (int t = 0; t < kTokens; ++t) sums[i][t] = Sums::broadcast(0);
     }
 #pragma GCC unroll 4
     for (int b = 0; b < kGroupBlocks; ++b) {
@@ -237,8 +242,8 @@ class GroupReader {
 // the first-level cache.
 template <class Q, class Format, int kTokens>
 void decode_tile(const DecodeArgs& args) {
-  using Lanes = typename Q::Lanes;
-  alignas(64) float lanes[kPackedQuads][2][kTokens][16];
+  using Sums = typename Q::Sums;
+  alignas(64) float lanes[kPackedQuads][2][kTokens][sizeof(Sums) / sizeof(float)];
   const GroupReader<Format> groups(args.tile, args.num_blocks);
   const ReadAhead read_ahead(args.end);
   const ActivationGroup* x[kTokens];
@@ -254,9 +259,9 @@ void decode_tile(const DecodeArgs& args) {
 #pragma GCC unroll 4
         for (int t = 0; t < kTokens; ++t) {
           float* total = lanes[quad][i][t];
-          const Lanes scale = Lanes::broadcast(x[t]->scale);
-          const Lanes sum = quad_sums.sums[i][t];
-          (group == 0 ? sum * scale : fma(sum, scale, Lanes::load(total))).store(total);
+          const Sums scale = Sums::broadcast(x[t]->scale);
+          const Sums sum = quad_sums.sums[i][t];
+          (group == 0 ? sum * scale : fma(sum, scale, Sums::load(total))).store(total);
         }
       }
     }
@@ -265,7 +270,7 @@ void decode_tile(const DecodeArgs& args) {
   for (int quad = 0; quad < kPackedQuads; ++quad) {
     for (int i = 0; i < 2; ++i) {
       for (int t = 0; t < kTokens; ++t) {
-        const float sum = Lanes::load(lanes[quad][i][t]).sum();
+        const float sum = Sums::load(lanes[quad][i][t]).sum();
         args.sums[t * kPackedRows + row_of_quad(quad, i)] =
             i == 0 ? sum : sum * (1.0f / Format::kSecondUnit);
       }

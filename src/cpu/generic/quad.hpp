@@ -62,6 +62,13 @@ struct Quad {
     }
   };
 
+  // Sums of products: scales of short blocks, and those that are spread, are repeated in their
+  // lanes, so many times; others are folded.
+  using Sums = Lanes;
+  static constexpr int kScaleCopies = 4;
+  static AC4K_INLINE Sums repeated(const Lanes& lanes) { return lanes; }
+  static AC4K_INLINE Sums folded(const Lanes& lanes) { return lanes; }
+
   static AC4K_INLINE Codes load(const uint8_t* p) {
     Codes r;
     __builtin_memcpy(r.v, p, 64);
