@@ -105,30 +105,28 @@ class Launcher {
 
   Status groups() {
     const int64_t across = ceil_div(args_.num_columns, kActivationFewThreads * 4);
-    if (across * args_.num_rows <= kActivationFewBlocks && has_short_offsets()) return few(across);
+    if (across * args_.num_rows <= kActivationFewBlocks &&
+        has_short_offsets(params_.rows, args_.num_rows)) {
+      return few(across);
+    }
     return tiles(kernels_.groups, int64_t{params_.groups} * kActivationGroupThreads,
                  kActivationGroupThreads, 1);
   }
 
-  bool has_short_offsets() const {
-    constexpr int64_t kLimit = (int64_t{1} << 30) / kActivationFewBlocks;
-    const int64_t stride = params_.rows.stride;
-    return params_.rows.num_inner == 0 && stride < kLimit && stride > -kLimit;
-  }
   Status few(int64_t across) {
-    const FewActivationQuantParams few{.x = params_.x,
-                                       .bias = params_.bias,
-                                       .codes = params_.codes,
-                                       .scale = params_.scale,
-                                       .stride = static_cast<int>(params_.rows.stride),
-                                       .num_columns = static_cast<int>(args_.num_columns),
-                                       .groups = static_cast<int>(params_.groups),
-                                       .format = params_.format};
+    const FewActivationQuantParams params{.x = params_.x,
+                                          .bias = params_.bias,
+                                          .codes = params_.codes,
+                                          .scale = params_.scale,
+                                          .stride = static_cast<int>(params_.rows.stride),
+                                          .num_columns = static_cast<int>(args_.num_columns),
+                                          .groups = static_cast<int>(params_.groups),
+                                          .format = params_.format};
     const cuda::LaunchConfig config{
         .grid = {static_cast<uint32_t>(across), static_cast<uint32_t>(args_.num_rows), 1},
         .block = {kActivationFewThreads, 1, 1},
         .dependent = cuda::dependent_launch()};
-    return cuda::launch(kernels_.few[type_], config, call_.device.device_id, call_.stream, few);
+    return cuda::launch(kernels_.few[type_], config, call_.device.device_id, call_.stream, params);
   }
 
   // Tiles of threads: so many side by side for a row, each with `rows_a_thread` of them.

@@ -259,9 +259,8 @@ class Launcher {
   // Whether the kernels of small tensors are right for so many rows, some of which may not be
   // there.
   bool is_few(int64_t rows) const {
-    const int64_t limit = (int64_t{1} << 30) / std::max<int64_t>(rows, 1);
-    return aligned_ && params_.rows.num_inner == 0 && params_.rows.stride < limit &&
-           params_.rows.stride > -limit && args_.num_columns < limit;
+    const int64_t most_columns = (int64_t{1} << 30) / std::max<int64_t>(rows, 1);
+    return aligned_ && has_short_offsets(params_.rows, rows) && args_.num_columns < most_columns;
   }
   Status launch_few(Kernels& kernels, int64_t across, int64_t down, int threads) {
     if (across == 0 || down == 0) return AC4K_OK;

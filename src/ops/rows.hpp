@@ -12,6 +12,13 @@
 
 namespace ac4k {
 
+// Whether 32 bits hold the offsets of so many rows, which are one stride apart: what kernels for
+// small tensors take.
+inline bool has_short_offsets(const RowOffsets& rows, int64_t num_rows) {
+  const int64_t limit = (int64_t{1} << 30) / std::max<int64_t>(num_rows, 1);
+  return rows.num_inner == 0 && rows.stride < limit && rows.stride > -limit;
+}
+
 // Where the rows of a tensor lie. `row_dims` trailing dims make a row.
 class RowView {
  public:

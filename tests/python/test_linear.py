@@ -168,6 +168,21 @@ def test_exponents_of_mxfp4(level: str, code: int) -> None:
         assert nmse(ac4k.linear(x, w), x.double().numpy() @ dense.T) < 1e-8
 
 
+def test_small_scales_of_nvfp4_where_denormals_are_flushed(level: str) -> None:
+    """Denormal numbers of e4m3 are none of float32."""
+    q = random_weight("nvfp4", 64, 256)
+    q[..., :4] = np.random.default_rng(1).integers(1, 8, (*q.shape[:2], 4))
+    w, dense = ac4k.pack(torch.from_numpy(q), "nvfp4"), reference.dequantize(q, "nvfp4")
+    x = torch.randn(1, 256)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU does not flush")
+    try:
+        result = ac4k.linear(x, w)
+    finally:
+        torch.set_flush_denormal(False)
+    assert nmse(result, x.double().numpy() @ dense.T) < 1e-8
+
+
 def test_compile_and_module(device: str) -> None:
     """The op traces through a layer that holds packed weights."""
     w, _ = packed_and_dense("q4_0", 32, 64, device)

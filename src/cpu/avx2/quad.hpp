@@ -166,15 +166,14 @@ struct Quad {
         _mm256_add_epi32(_mm256_slli_epi32(codes, 21), _mm256_set1_epi32(0x00200000));
     both_rows(_mm256_castsi256_ps(_mm256_max_epi32(normal, tiny)), s);
   }
-  // Half of the number: its bits are those of a float that is too small by 2^120, denormal ones
-  // among them; 127 stands for zero.
+  // Half of the number. Shifted into an f16 it is 2^-8 of its value, denormals included, and
+  // conversions keep those even where arithmetic flushes them; 127 stands for zero.
   static AC4K_INLINE void half_ue4m3(const uint8_t* p, Lanes (&s)[2]) {
-    const __m256i codes =
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
-    const __m256i zero = _mm256_cmpeq_epi32(codes, _mm256_set1_epi32(127));
-    const __m256i low = _mm256_and_si256(codes, _mm256_set1_epi32(127));
-    const __m256i bits = _mm256_slli_epi32(_mm256_andnot_si256(zero, low), 20);
-    both_rows(_mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0x1p119f)), s);
+    const __m128i codes = _mm_cvtepu8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    const __m128i zero = _mm_cmpeq_epi16(codes, _mm_set1_epi16(127));
+    const __m128i low = _mm_and_si128(codes, _mm_set1_epi16(127));
+    const __m256 small = _mm256_cvtph_ps(_mm_slli_epi16(_mm_andnot_si128(zero, low), 7));
+    both_rows(_mm256_mul_ps(small, _mm256_set1_ps(0x1p7f)), s);
   }
   template <FieldTable kTable>
   static AC4K_INLINE Lanes fields(const uint8_t* p) {
