@@ -36,6 +36,35 @@ Status run_cpu(const Call& call) {
                           nullptr, call.integer(kStyle) == 0});
 }
 
+// Heads that a thread walks: what is done once for all of them takes as long as one or two, and the
+// blocks should fill whole turns of the GPU.
+Status heads_a_thread(const Call& call, const RopeTensors& tensors, int64_t slots, bool neox,
+                      int64_t* heads) {
+  constexpr int64_t kMost = 8;
+  constexpr double kOnce = 1.5;
+  *heads = 1;
+  if (tensors.is_small()) return AC4K_OK;
+  Status status = AC4K_OK;
+  const auto* device = cuda::device_properties(call.device.device_id, status);
+  if (device == nullptr) return status;
+  const int64_t room =
+      int64_t{device->sm_count} * (neox ? kNormRopeNeoxBlocks : kNormRopeInterleavedBlocks);
+  const int64_t q_heads = call.tensor(kQ).shape[call.tensor(kQ).ndim - 2],
+                k_heads = call.tensor(kK).shape[call.tensor(kK).ndim - 2];
+  double best = 0;
+  for (int64_t h = kMost; h > 1; --h) {
+    const int64_t groups = ceil_div(q_heads, h) + ceil_div(k_heads, h);
+    const int64_t blocks = ceil_div(tensors.num_tokens() * groups * slots, kRopeTableThreads);
+    const double turns = static_cast<double>(ceil_div(blocks, room));
+    const double time = turns * (static_cast<double>(h) + kOnce);
+    if (best == 0 || time < best) {
+      best = time;
+      *heads = h;
+    }
+  }
+  return AC4K_OK;
+}
+
 Status run_cuda(const Call& call) {
   // By access, style and type.
   static constinit cuda::Kernel kernels[2][2][3] = {
@@ -51,7 +80,7 @@ Status run_cuda(const Call& call) {
        {{kModule, "qk_norm_rope_neox_f32"},
         {kModule, "qk_norm_rope_neox_f16"},
         {kModule, "qk_norm_rope_neox_bf16"}}}};
-  constexpr int64_t kWarp = 32, kManyHeads = 1 << 18;
+  constexpr int64_t kWarp = 32;
   const RopeTensors tensors = tensors_of(call);
   const int64_t R = call.dim(kR), D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
   const bool neox = call.integer(kStyle) == 0;
@@ -79,7 +108,7 @@ Status run_cuda(const Call& call) {
   }
   if (shape.vectors) {
     shape.threads = kRopeTableThreads;
-    shape.heads_a_thread = tensors.is_small() ? 1 : tensors.num_heads() < kManyHeads ? 4 : 8;
+    AC4K_TRY(heads_a_thread(call, tensors, width, neox, &shape.heads_a_thread));
   }
   return launch_rope(kernels[shape.vectors][neox][rope_type_index(call.type())], call, shape,
                      params, width);

@@ -51,50 +51,66 @@ Status run_cpu(const Call& call, bool neox, const cpu::MropeSections* sections) 
        integers_of(call.tensor(kPositions), call.type(kIntegers)), sections, neox});
 }
 
-// By access, style and type.
-using Kernels = cuda::Kernel[2][2][3];
+struct Kernels {
+  cuda::Kernel any[2][3], vectors[2][3], few[2][3];  // by style, then by type
+};
+
+// A head has `num_slots` threads.
+Status launch_few_heads(cuda::Kernel& kernel, const Call& call, const RopeShape& shape,
+                        const FewRopeParams& params) {
+  if (params.num_tokens == 0 || params.num_heads == 0 || shape.num_slots == 0) return AC4K_OK;
+  const int64_t height = shape.threads / shape.num_slots;
+  const cuda::LaunchConfig config{
+      .grid = {static_cast<uint32_t>(ceil_div(params.num_heads, height)),
+               static_cast<uint32_t>(params.num_tokens), 1},
+      .block = {static_cast<uint32_t>(shape.num_slots), static_cast<uint32_t>(height), 1},
+      .dependent = cuda::dependent_launch()};
+  return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
+}
 
 Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeSections* sections) {
   const RopeTensors tensors = tensors_of(call);
   const int64_t R = call.dim(kR), D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
-  RopeParams params{};
-  params.heads = tensors.cuda_heads();
-  params.cos_sin = static_cast<const float*>(data_of(call.tensor(kCosSin)));
-  params.num_positions = call.dim(kP);
-  params.positions = data_of(call.tensor(kPositions));
-  params.wide_positions = call.type(kIntegers) == DType::i64;
-  params.rotary_dim = static_cast<int>(R);
-  if (sections != nullptr) {
-    params.section_t = static_cast<int>(sections->t);
-    params.section_h = static_cast<int>(sections->h);
-    params.section_w = static_cast<int>(sections->w);
-    params.interleaved_sections = sections->interleaved;
-  }
+  const auto complete = [&](auto& params) {
+    params.cos_sin = static_cast<const float*>(data_of(call.tensor(kCosSin)));
+    params.num_positions = static_cast<decltype(params.num_positions)>(call.dim(kP));
+    params.positions = data_of(call.tensor(kPositions));
+    params.wide_positions = call.type(kIntegers) == DType::i64;
+    params.rotary_dim = static_cast<int>(R);
+    if (sections != nullptr) {
+      params.section_t = static_cast<int>(sections->t);
+      params.section_h = static_cast<int>(sections->h);
+      params.section_w = static_cast<int>(sections->w);
+      params.interleaved_sections = sections->interleaved;
+    }
+  };
+  const size_t type = rope_type_index(call.type());
   RopeShape shape = vector_shape(neox, R, D, vector);
   if (!rotates_whole_vectors(neox, R, D, vector) || !tensors.allows_vectors(call.type()) ||
-      !is_aligned(params.cos_sin) || !fits_vector_kernel(tensors, shape.num_slots)) {
+      !all_aligned(call.tensor(kCosSin)) || !fits_vector_kernel(tensors, shape.num_slots)) {
     shape = {R / 2 + ceil_div(D - R, 2), 4, false};
   }
   shape.threads = kRopeTableThreads;
-  if (tensors.is_small()) shape.heads_a_thread = 1;
-  return launch_rope(kernels[shape.vectors][neox][rope_type_index(call.type())], call, shape,
+  FewRopeParams few{};
+  if (shape.vectors && call.dim(kP) <= INT32_MAX && tensors.few_heads(few)) {
+    complete(few);
+    return launch_few_heads(kernels.few[neox][type], call, shape, few);
+  }
+  RopeParams params{};
+  params.heads = tensors.cuda_heads();
+  complete(params);
+  return launch_rope((shape.vectors ? kernels.vectors : kernels.any)[neox][type], call, shape,
                      params);
 }
+
+#define AC4K_TYPES(name) {{kModule, name "_f32"}, {kModule, name "_f16"}, {kModule, name "_bf16"}}
+#define AC4K_STYLES(name) {AC4K_TYPES(name "_interleaved"), AC4K_TYPES(name "_neox")}
+#define AC4K_ROPE_KERNELS(op) {AC4K_STYLES(op "_any"), AC4K_STYLES(op), AC4K_STYLES(op "_few")}
 
 Status rope_cpu(const Call& call) { return run_cpu(call, call.integer(kRopeStyle) == 0, nullptr); }
 
 Status rope_cuda(const Call& call) {
-  static constinit Kernels kernels = {
-      {{{kModule, "rope_any_interleaved_f32"},
-        {kModule, "rope_any_interleaved_f16"},
-        {kModule, "rope_any_interleaved_bf16"}},
-       {{kModule, "rope_any_neox_f32"},
-        {kModule, "rope_any_neox_f16"},
-        {kModule, "rope_any_neox_bf16"}}},
-      {{{kModule, "rope_interleaved_f32"},
-        {kModule, "rope_interleaved_f16"},
-        {kModule, "rope_interleaved_bf16"}},
-       {{kModule, "rope_neox_f32"}, {kModule, "rope_neox_f16"}, {kModule, "rope_neox_bf16"}}}};
+  static constinit Kernels kernels = AC4K_ROPE_KERNELS("rope");
   return run_cuda(call, kernels, call.integer(kRopeStyle) == 0, nullptr);
 }
 
@@ -109,17 +125,7 @@ Status mrope_cpu(const Call& call) {
 }
 
 Status mrope_cuda(const Call& call) {
-  static constinit Kernels kernels = {
-      {{{kModule, "mrope_any_interleaved_f32"},
-        {kModule, "mrope_any_interleaved_f16"},
-        {kModule, "mrope_any_interleaved_bf16"}},
-       {{kModule, "mrope_any_neox_f32"},
-        {kModule, "mrope_any_neox_f16"},
-        {kModule, "mrope_any_neox_bf16"}}},
-      {{{kModule, "mrope_interleaved_f32"},
-        {kModule, "mrope_interleaved_f16"},
-        {kModule, "mrope_interleaved_bf16"}},
-       {{kModule, "mrope_neox_f32"}, {kModule, "mrope_neox_f16"}, {kModule, "mrope_neox_bf16"}}}};
+  static constinit Kernels kernels = AC4K_ROPE_KERNELS("mrope");
   const cpu::MropeSections sections = sections_of(call);
   return run_cuda(call, kernels, call.integer(kMropeStyle) == 0, &sections);
 }

@@ -47,6 +47,8 @@ class RopeTensors {
   cpu::RopeArgs cpu_args(DType type) const;
   // Everything but weights and what depends on the kernel's shape.
   RopeHeads cuda_heads() const;
+  // The same for the kernel of few tokens; false where it is none of its cases.
+  bool few_heads(FewRopeParams& params) const;
   // Whether the heads of a token lie in a row, in and out.
   bool heads_in_a_row() const;
   // Whether all heads begin at multiples of 16 bytes.

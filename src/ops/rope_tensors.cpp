@@ -43,6 +43,30 @@ RopeHeads RopeTensors::cuda_heads() const {
   return heads;
 }
 
+bool RopeTensors::few_heads(FewRopeParams& params) const {
+  if (!is_small() || views_.ndim != 1) return false;
+  constexpr int64_t kMostStride = 1 << 18;  // times fewer than 2^12 tokens or heads: 32 bits
+  params.num_first_heads = static_cast<int>(num_heads(0));
+  params.num_heads = static_cast<int>(num_heads(0) + (count_ > 1 ? num_heads(1) : 0));
+  params.head_dim = static_cast<int>(head_dim());
+  params.num_tokens = static_cast<int>(num_tokens_);
+  params.in_place = true;
+  for (size_t i = 0; i < count_; ++i) {
+    const Strides in = in_strides(i), out = out_strides(i);
+    for (const int64_t stride : {in.head, out.head, in.tokens[0], out.tokens[0]}) {
+      if (stride < -kMostStride || stride > kMostStride) return false;
+    }
+    params.in[i] = data_of(*in_[i]);
+    params.out[i] = data_of(*out_[i]);
+    params.in_place = params.in_place && params.in[i] == params.out[i];
+    params.in_token_stride[i] = static_cast<int>(in.tokens[0]);
+    params.out_token_stride[i] = static_cast<int>(out.tokens[0]);
+    params.in_head_stride[i] = static_cast<int>(in.head);
+    params.out_head_stride[i] = static_cast<int>(out.head);
+  }
+  return true;
+}
+
 bool RopeTensors::heads_in_a_row() const {
   for (size_t i = 0; i < count_; ++i) {
     if (num_heads(i) > 1 &&

@@ -11,10 +11,12 @@
       const __grid_constant__ ac4k::RopeParams params) {                 \
     ac4k::norm_rotate_any<T, ac4k::TablePositions, kNeox>(params);       \
   }
-#define AC4K_QK_NORM_ROPE(T, suffix)                                                         \
-  AC4K_QK_NORM_ROPE_KERNEL(qk_norm_rope_neox_##suffix, T, 16 / sizeof(T), 1, true, 6)        \
-  AC4K_QK_NORM_ROPE_KERNEL(qk_norm_rope_interleaved_##suffix, T, 8 / sizeof(T), 2, false, 9) \
-  AC4K_QK_NORM_ROPE_ANY(qk_norm_rope_any_neox_##suffix, T, true)                             \
+#define AC4K_QK_NORM_ROPE(T, suffix)                                                      \
+  AC4K_QK_NORM_ROPE_KERNEL(qk_norm_rope_neox_##suffix, T, 16 / sizeof(T), 1, true,        \
+                           ac4k::kNormRopeNeoxBlocks)                                     \
+  AC4K_QK_NORM_ROPE_KERNEL(qk_norm_rope_interleaved_##suffix, T, 8 / sizeof(T), 2, false, \
+                           ac4k::kNormRopeInterleavedBlocks)                              \
+  AC4K_QK_NORM_ROPE_ANY(qk_norm_rope_any_neox_##suffix, T, true)                          \
   AC4K_QK_NORM_ROPE_ANY(qk_norm_rope_any_interleaved_##suffix, T, false)
 
 AC4K_QK_NORM_ROPE(float, f32)

@@ -7,7 +7,14 @@
       const __grid_constant__ ac4k::RopeParams params) {                         \
     ac4k::rotate_heads<T, ac4k::Source, kPairs, kHeads, kNeox, kVector>(params); \
   }
+#define AC4K_ROPE_FEW_KERNEL(name, T, Source, kPairs, kNeox)                  \
+  extern "C" __global__ void __launch_bounds__(ac4k::kRopeTableThreads) name( \
+      const __grid_constant__ ac4k::FewRopeParams params) {                   \
+    ac4k::rotate_few<T, ac4k::Source, kPairs, kNeox>(params);                 \
+  }
 #define AC4K_ROPE_SOURCE(op, T, suffix, Source)                                         \
+  AC4K_ROPE_FEW_KERNEL(op##_few_neox_##suffix, T, Source, 16 / sizeof(T), true)         \
+  AC4K_ROPE_FEW_KERNEL(op##_few_interleaved_##suffix, T, Source, 8 / sizeof(T), false)  \
   AC4K_ROPE_KERNEL(op##_neox_##suffix, T, Source, 16 / sizeof(T), 2, true, true)        \
   AC4K_ROPE_KERNEL(op##_interleaved_##suffix, T, Source, 8 / sizeof(T), 4, false, true) \
   AC4K_ROPE_KERNEL(op##_any_neox_##suffix, T, Source, 1, 4, true, false)                \

@@ -77,20 +77,29 @@ __device__ __forceinline__ void load_floats(const float* from, float* to) {
 // A source has a Place, what is known of a token before its table rows are read; `rotates` says
 // whether the token is rotated at all, `load` gives the angles of a few pairs.
 
+__device__ __forceinline__ int64_t num_tokens_of(const RopeParams& params) {
+  return params.heads.num_tokens;
+}
+__device__ __forceinline__ int num_tokens_of(const FewRopeParams& params) {
+  return params.num_tokens;
+}
+
 // One position a token, cosines and sines in a row.
 struct TablePositions {
   using Params = RopeParams;
   using Scalar = float;
   using Place = int64_t;
 
+  template <typename Params>
   static __device__ __forceinline__ int rotary_pairs(const Params& params) {
     return params.rotary_dim / 2;
   }
+  template <typename Params>
   static __device__ __forceinline__ Place place_of(const Params& params, int64_t token) {
     return integer_at(params.positions, params.wide_positions, token);
   }
   static __device__ __forceinline__ bool rotates(const Place&) { return true; }
-  template <int kPairs, bool kVector>
+  template <int kPairs, bool kVector, bool kManyRegisters = false, typename Params>
   static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
                                                                const Place& position, int pair) {
     Angles<float, kPairs> angles;
@@ -118,21 +127,24 @@ struct SectionPositions {
     }
   };
 
+  template <typename Params>
   static __device__ __forceinline__ int rotary_pairs(const Params& params) {
     return params.rotary_dim / 2;
   }
+  template <typename Params>
   static __device__ __forceinline__ Place place_of(const Params& params, int64_t token) {
     Place place;
 #pragma unroll
     for (int axis = 0; axis < 3; ++axis) {
-      const int64_t position = integer_at(params.positions, params.wide_positions,
-                                          axis * params.heads.num_tokens + token);
+      const int64_t position =
+          integer_at(params.positions, params.wide_positions, axis * num_tokens_of(params) + token);
       const bool known = position >= 0 && position < params.num_positions;
       place.rows[axis] = known ? position * params.rotary_dim : -1;
     }
     return place;
   }
   static __device__ __forceinline__ bool rotates(const Place&) { return true; }
+  template <typename Params>
   static __device__ __forceinline__ int axis_of(const Params& params, int pair) {
     if (params.interleaved_sections) {
       const int axis = pair % 3;
@@ -142,7 +154,7 @@ struct SectionPositions {
     }
     return (pair >= params.section_t) + (pair >= params.section_t + params.section_h);
   }
-  template <int kPairs, bool kVector>
+  template <int kPairs, bool kVector, bool kManyRegisters = false, typename Params>
   static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
                                                                const Place& place, int pair) {
     Angles<float, kPairs> angles;
@@ -157,6 +169,12 @@ struct SectionPositions {
         return angles;
       }
     }
+    if constexpr (kManyRegisters) {
+      if (params.interleaved_sections) {
+        load_all_axes<kPairs>(params, place, pair, angles);
+        return angles;
+      }
+    }
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       const int64_t row = place.row(axis_of(params, pair + i));
@@ -165,6 +183,30 @@ struct SectionPositions {
       angles.sin[i] = row < 0 ? quiet_nan<float>() : values[params.rotary_dim / 2];
     }
     return angles;
+  }
+
+ private:
+  // Those of all three positions, of which each pair takes one: few loads instead of many.
+  template <int kPairs, typename Params>
+  static __device__ __forceinline__ void load_all_axes(const Params& params, const Place& place,
+                                                       int pair, Angles<float, kPairs>& angles) {
+    Angles<float, kPairs> of[3];
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) {
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) of[axis].cos[i] = of[axis].sin[i] = quiet_nan<float>();
+      if (place.rows[axis] >= 0) {
+        const float* values = params.cos_sin + place.rows[axis] + pair;
+        load_floats<kPairs, true>(values, of[axis].cos);
+        load_floats<kPairs, true>(values + params.rotary_dim / 2, of[axis].sin);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) {
+      const int axis = axis_of(params, pair + i);
+      angles.cos[i] = axis == 0 ? of[0].cos[i] : axis == 1 ? of[1].cos[i] : of[2].cos[i];
+      angles.sin[i] = axis == 0 ? of[0].sin[i] : axis == 1 ? of[1].sin[i] : of[2].sin[i];
+    }
   }
 };
 
@@ -429,6 +471,34 @@ __device__ __forceinline__ void rotate_heads(const typename Source::Params& para
       rotate_slot<T, Source, kPairs, kHeads, kNeox, false>(params, token, group, index);
     }
   }
+}
+
+// The same where latency is all there is: a head is one item. Block (x, y): x slots of y heads.
+// Grid: (ceil(heads / y), tokens). Alignment as with kVector. Roofline: latency.
+template <typename T, typename Source, int kPairs, bool kNeox>
+__device__ __forceinline__ void rotate_few(const FewRopeParams& params) {
+  using Slot = Slot<T, kPairs, kNeox, true>;
+  const int head = static_cast<int>(blockIdx.x * blockDim.y + threadIdx.y);
+  const int token = static_cast<int>(blockIdx.y);
+  if (head >= params.num_heads) return;
+  const bool second = head >= params.num_first_heads;
+  const int index = second ? head - params.num_first_heads : head;
+  const T* in = static_cast<const T*>(params.in[second]) +
+                (token * params.in_token_stride[second] + index * params.in_head_stride[second]);
+  T* out = static_cast<T*>(params.out[second]) +
+           (token * params.out_token_stride[second] + index * params.out_head_stride[second]);
+  const Slot slot(threadIdx.x, Source::rotary_pairs(params), params.head_dim);
+  if (slot.pair < 0 && params.in_place) return;
+
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  // First of all: a position has to be there before its row of the table can be asked for.
+  const auto place = Source::place_of(params, token);
+  auto values = slot.load(in);
+  if (slot.pair >= 0 && Source::rotates(place)) {
+    Slot::rotate_all(values, Source::template load<kPairs, true, true>(params, place, slot.pair));
+  }
+  slot.store(out, values);
 }
 
 }  // namespace ac4k

@@ -8,6 +8,9 @@ namespace ac4k {
 inline constexpr int kRopeMaxDims = 8;
 inline constexpr int kRopeThreads = 256;       // of a block, with a norm or a grid
 inline constexpr int kRopeTableThreads = 128;  // rope and mrope alone: small sizes end sooner
+// Blocks of qk_norm_rope on an SM.
+inline constexpr int kNormRopeNeoxBlocks = 6;
+inline constexpr int kNormRopeInterleavedBlocks = 9;
 
 // Heads of all tokens, in and out; strides in elements, the elements of a head in a row.
 struct RopeTensor {
@@ -48,6 +51,23 @@ struct RopeParams {
   bool interleaved_sections;
   float eps;  // of the norm
   bool cast_first;
+};
+
+// Of few tokens, q and k: 32-bit offsets in elements, and few enough bytes for two lines of
+// constants.
+struct FewRopeParams {
+  const void* in[2];
+  void* out[2];
+  const float* cos_sin;
+  const void* positions;
+  int in_token_stride[2], out_token_stride[2];
+  int in_head_stride[2], out_head_stride[2];
+  int num_first_heads, num_heads;  // of q, of both
+  int head_dim, rotary_dim;
+  int num_positions;
+  int num_tokens;
+  int section_t, section_h, section_w;
+  bool interleaved_sections, wide_positions, in_place;
 };
 
 struct Rope3dParams {

@@ -190,6 +190,40 @@ __device__ __forceinline__ void multiply_blocks(uint32_t stage,
   }
 }
 
+// The same with integers, whose products are a block's: scaled and added while the next block's
+// are under way, or in the end.
+template <typename Format, typename T, int kColumns, typename Layout, int b = 0>
+__device__ __forceinline__ void multiply_integer_blocks(
+    uint32_t stage, const StageHeaders<Format, T, Layout>& headers, uint64_t x, int blocks,
+    int thread, uint32_t (&a)[2][4][4], float (&products)[2][kColumns / 8][4],
+    float (&sums)[Layout::kRowTiles][kColumns / 8][4]) {
+  using Headers = StageHeaders<Format, T, Layout>;
+  using Planes = typename Format::Planes;
+  static_assert(Format::kSubBlocks == 2);
+  constexpr int kTiles = Layout::kRowTiles, kBlock = b / kTiles;
+  constexpr uint64_t kBoxes = Format::kSubBlocks * (Layout::kBoxBytes >> 4);
+  if (kBlock >= blocks) return;
+  const uint32_t block = Headers::block(stage, b);
+  const auto first = Planes::load(block, 0, thread);
+  wait_for_products<1>();
+  multiply_integers<Format, T, kColumns, 0>(first, x + kBlock * kBoxes, a[0], products[b % 2]);
+  const auto second = Planes::load(block, 1, thread);
+  wait_for_products<1>();
+  if constexpr (b > 0) {
+    add_scaled<T, kColumns>(headers.of[b - 1].words[0], products[(b - 1) % 2],
+                            sums[(b - 1) % kTiles]);
+  }
+  multiply_integers<Format, T, kColumns, 1>(second, x + kBlock * kBoxes, a[1], products[b % 2]);
+  if ((b + 1) / kTiles >= blocks) {
+    wait_for_products<0>();
+    add_scaled<T, kColumns>(headers.of[b].words[0], products[b % 2], sums[b % kTiles]);
+  }
+  if constexpr (b + 1 < Headers::kCount) {
+    multiply_integer_blocks<Format, T, kColumns, Layout, b + 1>(stage, headers, x, blocks, thread,
+                                                                a, products, sums);
+  }
+}
+
 // Grid: (row tiles / kRowTiles * splits, tiles of kColumns tokens), clusters of `splits` blocks.
 // Block: few_threads. Shared memory: few_once and few_stages times few_stage. Weights are aligned
 // to 16 bytes. Roofline: HBM, the weights.
@@ -266,9 +300,15 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
     } else {
       uint32_t a[2][4][4];
       const StageHeaders<Format, T, Layout> headers(stage, thread);
-      multiply_blocks<Format, T, kColumns, Layout>(stage, headers, matrix_at(tokens), blocks,
-                                                   thread, a, sums);
-      wait_for_products<0>();
+      if constexpr (kScalesSums<Format>) {
+        float products[2][kColumns / 8][4];
+        multiply_integer_blocks<Format, T, kColumns, Layout>(stage, headers, matrix_at(tokens),
+                                                             blocks, thread, a, products, sums);
+      } else {
+        multiply_blocks<Format, T, kColumns, Layout>(stage, headers, matrix_at(tokens), blocks,
+                                                     thread, a, sums);
+        wait_for_products<0>();
+      }
     }
     arrive_as_warp(layout.empty + 8 * place.stage);
     place.advance(kGroups, stages);

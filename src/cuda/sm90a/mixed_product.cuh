@@ -4,6 +4,7 @@
 
 #include "sm90a/mixed_weights.cuh"
 #include "sm90a/mma.cuh"
+#include "sm90a/packed_w4.cuh"
 
 namespace ac4k {
 
@@ -103,6 +104,41 @@ __device__ __forceinline__ void multiply_weights(uint32_t block,
   commit_products();
   if constexpr (j + 1 < Format::kSubBlocks) {
     multiply_weights<Format, T, kColumns, 1 - kHalf, j + 1>(block, header, x, thread, a, sums);
+  }
+}
+
+// The same of integers: sub-block j of a block, whose sums are `product`, for their own sake.
+template <typename Format, typename T, int kColumns, int j>
+__device__ __forceinline__ void multiply_integers(const typename Format::Planes::Codes& codes,
+                                                  uint64_t x, uint32_t (&a)[4][4],
+                                                  float (&product)[kColumns / 8][4]) {
+  using Planes = typename Format::Planes;
+  constexpr uint64_t kBox = kColumns * kSubBlockK * 2 >> 4, kSixteenColumns = 32 >> 4;
+  auto& sums = reinterpret_cast<float (&)[kColumns / 2]>(product);
+  Planes::template fragment<T, 0>(codes, a[0]);
+  Planes::template fragment<T, 1>(codes, a[1]);
+  Planes::template fragment<T, 2>(codes, a[2]);
+  Planes::template fragment<T, 3>(codes, a[3]);
+  fence_registers();
+  x += j * kBox;
+  WarpgroupProduct<kColumns>::template run<T, j != 0>(sums, a[0], x);
+#pragma unroll
+  for (int step = 1; step < 4; ++step) {
+    WarpgroupProduct<kColumns>::template run<T>(sums, a[step], x + step * kSixteenColumns);
+  }
+  commit_products();
+}
+// sums += scale * product, with the scales of the rows r and r + 8.
+template <typename T, int kColumns>
+__device__ __forceinline__ void add_scaled(uint32_t scales, const float (&product)[kColumns / 8][4],
+                                           float (&sums)[kColumns / 8][4]) {
+  const float2 scale = widen_pair<T>(scales);
+#pragma unroll
+  for (int c = 0; c < kColumns / 8; ++c) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sums[c][i] = __fmaf_rn(i < 2 ? scale.x : scale.y, product[c][i], sums[c][i]);
+    }
   }
 }
 

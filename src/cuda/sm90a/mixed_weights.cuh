@@ -321,6 +321,12 @@ class LaneFactors {
 // (kMadeByLanes), or with factors that each thread makes.
 template <typename Format>
 inline constexpr bool kScalesInT = requires { Format::kScalesInT; };
+// One scale a row for a whole block, which its sums may get: integers are multiplied then.
+template <typename Format>
+inline constexpr bool kScalesSums = false;
+template <typename Format>
+  requires requires { Format::kScalesSums; }
+inline constexpr bool kScalesSums<Format> = Format::kScalesSums;
 template <typename Format>
 inline constexpr bool kSharedByLanes = requires { Format::kSharedByLanes; };
 template <typename Format, typename T>

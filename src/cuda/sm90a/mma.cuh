@@ -47,7 +47,8 @@ __device__ __forceinline__ uint64_t matrix_at(uint32_t address) {
   return descriptor;
 }
 
-// d += a * b: a is 64 x 16, from registers, b 16 x kColumns in shared memory, K first.
+// d += a * b, or d = a * b without kAdd: a is 64 x 16, from registers, b 16 x kColumns in shared
+// memory, K first.
 template <int kColumns>
 struct WarpgroupProduct;
 
@@ -79,23 +80,25 @@ struct WarpgroupProduct;
 #define AC4K_SUMS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define AC4K_SUMS_16(i) AC4K_SUMS_4(i), AC4K_SUMS_4(i + 4), AC4K_SUMS_4(i + 8), AC4K_SUMS_4(i + 12)
 #define AC4K_FACTORS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+#define AC4K_WGMMA(columns, type, sums, a_operands, b_operand, add, ...)                       \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " {" sums \
+               "}, " a_operands ", " b_operand ", " #add ", 1, 1, 0;\n"                        \
+               : __VA_ARGS__                                                                   \
+               : AC4K_FACTORS)
 // `a` and `b`: their operands' numbers, which follow those of the sums.
 #define AC4K_WARPGROUP_PRODUCT(columns, sums, a_operands, b_operand, ...)                       \
   template <>                                                                                   \
   struct WarpgroupProduct<columns> {                                                            \
-    template <typename T>                                                                       \
+    template <typename T, bool kAdd = true>                                                     \
     static __device__ __forceinline__ void run(float (&d)[columns / 2], const uint32_t (&a)[4], \
                                                uint64_t b) {                                    \
       if constexpr (is_same<T, __nv_bfloat16>) {                                                \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" sums    \
-                     "}, " a_operands ", " b_operand ", 1, 1, 1, 0;\n"                          \
-                     : __VA_ARGS__                                                              \
-                     : AC4K_FACTORS);                                                           \
+        static_assert(kAdd);                                                                    \
+        AC4K_WGMMA(columns, "bf16", sums, a_operands, b_operand, 1, __VA_ARGS__);               \
+      } else if constexpr (kAdd) {                                                              \
+        AC4K_WGMMA(columns, "f16", sums, a_operands, b_operand, 1, __VA_ARGS__);                \
       } else {                                                                                  \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.f16.f16 {" sums      \
-                     "}, " a_operands ", " b_operand ", 1, 1, 1, 0;\n"                          \
-                     : __VA_ARGS__                                                              \
-                     : AC4K_FACTORS);                                                           \
+        AC4K_WGMMA(columns, "f16", sums, a_operands, b_operand, 0, __VA_ARGS__);                \
       }                                                                                         \
     }                                                                                           \
   };
@@ -118,6 +121,7 @@ AC4K_WARPGROUP_PRODUCT(256,
                        AC4K_SUMS_16(32), AC4K_SUMS_16(48), AC4K_SUMS_16(64), AC4K_SUMS_16(80),
                        AC4K_SUMS_16(96), AC4K_SUMS_16(112))
 #undef AC4K_WARPGROUP_PRODUCT
+#undef AC4K_WGMMA
 #undef AC4K_FACTORS
 #undef AC4K_SUMS_16
 #undef AC4K_SUMS_4

@@ -67,6 +67,8 @@ struct W4 {
   // weight = scale * (integer - zero) in T, an instruction or two for two weights. What float would
   // round to as well, the difference being exact for zero points that are integers.
   static constexpr bool kScalesInT = true;
+  // Or integers are multiplied, and their scale comes in with the sums of a block.
+  static constexpr bool kScalesSums = is_same<T, __half> && kGroupColumns == 128 && !kZeros;
   static constexpr bool kTiny = is_same<T, __nv_bfloat16>;
   static constexpr int kTinyRest = 48;  // scales are below 2^42
   struct WholePairs {                   // each number twice
