@@ -120,15 +120,6 @@ void pass_through(const RopeArgs& args, const TokenHeads* token, int64_t first) 
   }
 }
 
-int axis_of(const MropeSections& sections, int64_t pair) {
-  if (sections.interleaved) {
-    const int64_t axis = pair % 3;
-    if (axis == 1 && pair < 3 * sections.h) return 1;
-    return axis == 2 && pair < 3 * sections.w ? 2 : 0;
-  }
-  return pair < sections.t ? 0 : pair < sections.t + sections.h ? 1 : 2;
-}
-
 // Angles of pairs [first, first + count) of one token.
 Angles<float> angles_of(const RopeAngles& angles, int64_t num_tokens, int64_t token, int64_t first,
                         int64_t count, Buffer<float>& buffer) {
@@ -142,7 +133,7 @@ Angles<float> angles_of(const RopeAngles& angles, int64_t num_tokens, int64_t to
     return {row + first, row + half + first};
   }
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t axis = axis_of(*angles.sections, first + i);
+    const int64_t axis = angles.sections->axis_of(first + i);
     const int64_t position = angles.positions[axis * num_tokens + token];
     const bool known = position >= 0 && position < angles.num_positions;
     const float* row = angles.cos_sin + (known ? position : 0) * angles.rotary_dim + first + i;

@@ -53,6 +53,16 @@ struct Integers {
 struct MropeSections {
   int64_t t, h, w;
   bool interleaved;
+
+  // Which of the three positions a pair has its angle from.
+  int axis_of(int64_t pair) const {
+    if (interleaved) {
+      const int64_t axis = pair % 3;
+      if (axis == 1 && pair < 3 * h) return 1;
+      return axis == 2 && pair < 3 * w ? 2 : 0;
+    }
+    return pair < t ? 0 : pair < t + h ? 1 : 2;
+  }
 };
 
 struct RopeAngles {

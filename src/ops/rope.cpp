@@ -56,14 +56,14 @@ struct Kernels {
 };
 
 // A head has `num_slots` threads.
-Status launch_few_heads(cuda::Kernel& kernel, const Call& call, const RopeShape& shape,
+Status launch_few_heads(cuda::Kernel& kernel, const Call& call, int64_t num_slots,
                         const FewRopeParams& params) {
-  if (params.num_tokens == 0 || params.num_heads == 0 || shape.num_slots == 0) return AC4K_OK;
-  const int64_t height = shape.threads / shape.num_slots;
+  if (params.num_tokens == 0 || params.num_heads == 0 || num_slots == 0) return AC4K_OK;
+  const int64_t height = kRopeTableThreads / num_slots;
   const cuda::LaunchConfig config{
       .grid = {static_cast<uint32_t>(ceil_div(params.num_heads, height)),
                static_cast<uint32_t>(params.num_tokens), 1},
-      .block = {static_cast<uint32_t>(shape.num_slots), static_cast<uint32_t>(height), 1},
+      .block = {static_cast<uint32_t>(num_slots), static_cast<uint32_t>(height), 1},
       .dependent = cuda::dependent_launch()};
   return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
 }
@@ -77,12 +77,6 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
     params.positions = data_of(call.tensor(kPositions));
     params.wide_positions = call.type(kIntegers) == DType::i64;
     params.rotary_dim = static_cast<int>(R);
-    if (sections != nullptr) {
-      params.section_t = static_cast<int>(sections->t);
-      params.section_h = static_cast<int>(sections->h);
-      params.section_w = static_cast<int>(sections->w);
-      params.interleaved_sections = sections->interleaved;
-    }
   };
   const size_t type = rope_type_index(call.type());
   RopeShape shape = vector_shape(neox, R, D, vector);
@@ -91,14 +85,26 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
     shape = {R / 2 + ceil_div(D - R, 2), 4, false};
   }
   shape.threads = kRopeTableThreads;
+  const int64_t few_slots = shape.num_slots * (neox ? 2 : 1);  // half vectors, where there are two
   FewRopeParams few{};
-  if (shape.vectors && call.dim(kP) <= INT32_MAX && tensors.few_heads(few)) {
+  if (shape.vectors && few_slots <= kRopeTableThreads && R / 2 <= kRopeAxesAWord * kRopeAxisWords &&
+      call.dim(kP) <= INT32_MAX && tensors.few_heads(few)) {
     complete(few);
-    return launch_few_heads(kernels.few[neox][type], call, shape, few);
+    for (int64_t pair = 0; sections != nullptr && pair < R / 2; ++pair) {
+      few.axes[pair / kRopeAxesAWord] |= static_cast<unsigned>(sections->axis_of(pair))
+                                         << (2 * (pair % kRopeAxesAWord));
+    }
+    return launch_few_heads(kernels.few[neox][type], call, few_slots, few);
   }
   RopeParams params{};
   params.heads = tensors.cuda_heads();
   complete(params);
+  if (sections != nullptr) {
+    params.section_t = static_cast<int>(sections->t);
+    params.section_h = static_cast<int>(sections->h);
+    params.section_w = static_cast<int>(sections->w);
+    params.interleaved_sections = sections->interleaved;
+  }
   return launch_rope((shape.vectors ? kernels.vectors : kernels.any)[neox][type], call, shape,
                      params);
 }

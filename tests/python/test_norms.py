@@ -272,6 +272,25 @@ def test_layer_norm_with_a_large_mean(device: str, mean: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("columns", [64, 1000, 4096, 8192, 20000])
+def test_layer_norm_of_rows_with_any_mean(device: str, dtype: str, columns: int) -> None:
+    """Small and large beside the spread, in one tensor: rows that share a warp differ."""
+    means = torch.tensor([0, 0.5, 1.6, 1.8, 10, -100, 0, 3, 0]).to(device, TORCH[dtype])
+    x = random((9, columns), dtype, device, 1) + means[:, None]
+    weight, bias = (random((columns,), dtype, device, seed) for seed in (2, 3))
+    assert_right("layer_norm", dtype, ac4k.layer_norm(x, weight, bias), x, weight, bias)
+    assert_right("layer_norm", dtype, ac4k.layer_norm(x), x)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_layer_norm_of_large_constants(device: str, dtype: str) -> None:
+    """Their squares are infinite, their differences zero."""
+    bias = random((512,), dtype, device, 1)
+    x = torch.full((3, 512), -1e30, dtype=TORCH[dtype], device=device)
+    assert torch.equal(ac4k.layer_norm(x, None, bias), bias.expand(3, 512))
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 def test_layer_norm_special_values(device: str, dtype: str) -> None:
     x = random((6, 64), dtype, device, 1)
     x[0, 3] = math.nan

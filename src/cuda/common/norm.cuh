@@ -145,13 +145,15 @@ __device__ __forceinline__ int64_t offset_of(const RowOffsets& rows, uint32_t ro
   return kPlain ? row * rows.stride : offset_of_row(rows, row);
 }
 
-// Rows in registers, with their statistics, become their results.
-template <NormKind kKind, bool kPlain, bool kCastFirst, bool kWeightsEarly, typename T,
-          int kVectors, int kRows>
-__device__ __forceinline__ void normalise_rows(
-    const NormPart& part, uint32_t num_vectors, const RowStatistics (&statistics)[kRows],
-    const RowValues<kKind, kPlain, T, kVectors> (&values)[kRows], RowRegisters<T, kVectors>& weight,
-    RowRegisters<T, kVectors>& bias, RowRegisters<T, kVectors> (&x)[kRows]) {
+// Rows in registers, with their statistics, become their results. kCentred: what row_statistics
+// says.
+template <NormKind kKind, bool kPlain, bool kCastFirst, bool kCentred, bool kWeightsEarly,
+          typename T, int kVectors, int kRows>
+__device__ __forceinline__ void normalise_rows(const NormPart& part, uint32_t num_vectors,
+                                               const RowStatistics (&statistics)[kRows],
+                                               RowRegisters<T, kVectors>& weight,
+                                               RowRegisters<T, kVectors>& bias,
+                                               RowRegisters<T, kVectors> (&x)[kRows]) {
   // With many vectors, weights are asked for so many ahead, and not all before the first is used,
   // which takes too many registers: their place then depends on a result. There are less than 2^31
   // rows.
@@ -173,7 +175,7 @@ __device__ __forceinline__ void normalise_rows(
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       float y[Vector<T>::kSize];
-      values[r].get(x[r], i, statistics[r].pivot, y);
+      get_values<kCentred>(x[r], i, statistics[r].pivot, y);
       x[r].vectors[i] =
           normalise<kKind, kCastFirst>(y, statistics[r], weight.vectors[i], bias.vectors[i]);
     }
@@ -193,7 +195,6 @@ __device__ __forceinline__ void normalised_rows(const Params& params, const Norm
   const uint32_t num_vectors = vectors_of<T>(part);
   RowRegisters<T, kVectors> weight, bias;
   RowStatistics statistics[kRows];
-  RowValues<kKind, kPlain, T, kVectors> values[kRows];
   const T* x_rows[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -227,26 +228,30 @@ __device__ __forceinline__ void normalised_rows(const Params& params, const Norm
     if constexpr (kWeightsEarly) load_weights<kKind, kPlain>(part, num_vectors, weight, bias);
     allow_next_kernel();
   }
-  row_statistics<kKind, kPlain, Group>(x, num_vectors, part.inverse_columns, params.eps, statistics,
-                                       values);
-  if constexpr (kKind == NormKind::layer && !kPlain && kVectors == 8 && sizeof(T) == 2) {
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) x[r].forget_widened(part.num_rows >> 31);
-  }
-  // The same for the whole grid.
+  const bool centred = row_statistics<kKind, kPlain, Group>(x, num_vectors, part.inverse_columns,
+                                                            params.eps, statistics);
+  // Both are the same for all threads that share a row.
   if (kKind == NormKind::rms && sizeof(T) == 2 && params.cast_first) {
-    normalise_rows<kKind, kPlain, true, kWeightsEarly>(part, num_vectors, statistics, values,
-                                                       weight, bias, x);
+    normalise_rows<kKind, kPlain, true, false, kWeightsEarly>(part, num_vectors, statistics, weight,
+                                                              bias, x);
+  } else if (centred) {
+    if constexpr (kVectors >= 4 && sizeof(T) == 2) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) x[r].forget_widened(part.num_rows >> 31);
+    }
+    normalise_rows<kKind, kPlain, false, true, kWeightsEarly>(part, num_vectors, statistics, weight,
+                                                              bias, x);
   } else {
-    normalise_rows<kKind, kPlain, false, kWeightsEarly>(part, num_vectors, statistics, values,
-                                                        weight, bias, x);
+    normalise_rows<kKind, kPlain, false, false, kWeightsEarly>(part, num_vectors, statistics,
+                                                               weight, bias, x);
   }
 }
 
 template <NormKind kKind, typename Params>
 __device__ constexpr int norm_blocks(const RowVariant& variant) {
-  constexpr bool kSimple = kKind == NormKind::rms && is_same<Params, NormParams>;
-  return kSimple ? variant.min_blocks : variant.min_full_blocks;
+  // Threads with many vectors do not hold all of a bias at once.
+  const bool bias = kKind == NormKind::layer && variant.vectors_per_thread < 8;
+  return bias || is_same<Params, AddNormParams> ? variant.min_full_blocks : variant.min_blocks;
 }
 
 // The results of normalised_rows.
@@ -298,13 +303,12 @@ struct RowOfPair {
     // Whole warps, mostly: shorter rows do not reach all of them.
     if (!kPlain && threadIdx.x >= vectors_of<T>(part)) return;
     const RowStatistics statistics[1] = {rms_statistics(sum, part.inverse_columns, params.eps)};
-    const RowValues<NormKind::rms, kPlain, T, kVectors> values[1] = {};
     if (sizeof(T) == 2 && params.cast_first) {
-      normalise_rows<NormKind::rms, kPlain, true, true>(part, vectors_of<T>(part), statistics,
-                                                        values, weight, no_bias, x);
+      normalise_rows<NormKind::rms, kPlain, true, false, true>(part, vectors_of<T>(part),
+                                                               statistics, weight, no_bias, x);
     } else {
-      normalise_rows<NormKind::rms, kPlain, false, true>(part, vectors_of<T>(part), statistics,
-                                                         values, weight, no_bias, x);
+      normalise_rows<NormKind::rms, kPlain, false, false, true>(part, vectors_of<T>(part),
+                                                                statistics, weight, no_bias, x);
     }
     store_rows<kPlain, Group>(part, row, x);
   }
@@ -317,7 +321,6 @@ template <bool kFirstIsPlain, typename T, const RowVariant& kVariant>
 __device__ __forceinline__ void norm_row_pair(const NormParams& params) {
   using Group = typename GroupOf<kVariant>::type;
   constexpr int kVectors = kVariant.vectors_per_thread;
-  constexpr NormKind kKind = NormKind::rms;
   RowOfPair<kFirstIsPlain, T, kVectors, Group> first{params.parts[0], blockIdx.x};
   RowOfPair<false, T, kVectors, Group> second{params.parts[1], blockIdx.x};
   wait_for_previous_kernels();
@@ -326,8 +329,8 @@ __device__ __forceinline__ void norm_row_pair(const NormParams& params) {
   first.load_weight();
   second.load_weight();
   allow_next_kernel();
-  float sums[2] = {sum_of<kKind>(first.x[0]), sum_of<kKind>(second.x[0])};
-  Group::template reduce<Sum, 0, kSumLanes<kKind, T, kVectors>>(sums);
+  float sums[2] = {sum_of_squares(first.x[0]), sum_of_squares(second.x[0])};
+  Group::template reduce<Sum, 0, kSumLanes<T, kVectors>>(sums);
   first.finish(params, sums[0]);
   second.finish(params, sums[1]);
 }

@@ -13,7 +13,7 @@
     ac4k::rotate_few<T, ac4k::Source, kPairs, kNeox>(params);                 \
   }
 #define AC4K_ROPE_SOURCE(op, T, suffix, Source)                                         \
-  AC4K_ROPE_FEW_KERNEL(op##_few_neox_##suffix, T, Source, 16 / sizeof(T), true)         \
+  AC4K_ROPE_FEW_KERNEL(op##_few_neox_##suffix, T, Source, 8 / sizeof(T), true)          \
   AC4K_ROPE_FEW_KERNEL(op##_few_interleaved_##suffix, T, Source, 8 / sizeof(T), false)  \
   AC4K_ROPE_KERNEL(op##_neox_##suffix, T, Source, 16 / sizeof(T), 2, true, true)        \
   AC4K_ROPE_KERNEL(op##_interleaved_##suffix, T, Source, 8 / sizeof(T), 4, false, true) \

@@ -99,7 +99,7 @@ struct TablePositions {
     return integer_at(params.positions, params.wide_positions, token);
   }
   static __device__ __forceinline__ bool rotates(const Place&) { return true; }
-  template <int kPairs, bool kVector, bool kManyRegisters = false, typename Params>
+  template <int kPairs, bool kVector, typename Params>
   static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
                                                                const Place& position, int pair) {
     Angles<float, kPairs> angles;
@@ -144,8 +144,7 @@ struct SectionPositions {
     return place;
   }
   static __device__ __forceinline__ bool rotates(const Place&) { return true; }
-  template <typename Params>
-  static __device__ __forceinline__ int axis_of(const Params& params, int pair) {
+  static __device__ __forceinline__ int axis_of(const RopeParams& params, int pair) {
     if (params.interleaved_sections) {
       const int axis = pair % 3;
       return axis == 1   ? pair < 3 * params.section_h
@@ -154,27 +153,37 @@ struct SectionPositions {
     }
     return (pair >= params.section_t) + (pair >= params.section_t + params.section_h);
   }
-  template <int kPairs, bool kVector, bool kManyRegisters = false, typename Params>
-  static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
+  static __device__ __forceinline__ int axis_of(const FewRopeParams& params, int pair) {
+    return params.axes[pair / kRopeAxesAWord] >> (2 * (pair % kRopeAxesAWord)) & 3;
+  }
+  template <int kPairs, bool kVector>
+  static __device__ __forceinline__ Angles<float, kPairs> load(const RopeParams& params,
                                                                const Place& place, int pair) {
-    Angles<float, kPairs> angles;
     if constexpr (kVector) {
       const int axis = axis_of(params, pair);
       const int64_t row = place.row(axis);
       const bool alike = axis == axis_of(params, pair + kPairs - 1);
       if (alike && !params.interleaved_sections && row >= 0) {
+        Angles<float, kPairs> angles;
         const float* values = params.cos_sin + row + pair;
         load_floats<kPairs, true>(values, angles.cos);
         load_floats<kPairs, true>(values + params.rotary_dim / 2, angles.sin);
         return angles;
       }
     }
-    if constexpr (kManyRegisters) {
-      if (params.interleaved_sections) {
-        load_all_axes<kPairs>(params, place, pair, angles);
-        return angles;
-      }
-    }
+    return load_each<kPairs>(params, place, pair);
+  }
+  template <int kPairs, bool kVector>
+  static __device__ __forceinline__ Angles<float, kPairs> load(const FewRopeParams& params,
+                                                               const Place& place, int pair) {
+    return load_each<kPairs>(params, place, pair);
+  }
+
+ private:
+  template <int kPairs, typename Params>
+  static __device__ __forceinline__ Angles<float, kPairs> load_each(const Params& params,
+                                                                    const Place& place, int pair) {
+    Angles<float, kPairs> angles;
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
       const int64_t row = place.row(axis_of(params, pair + i));
@@ -183,30 +192,6 @@ struct SectionPositions {
       angles.sin[i] = row < 0 ? quiet_nan<float>() : values[params.rotary_dim / 2];
     }
     return angles;
-  }
-
- private:
-  // Those of all three positions, of which each pair takes one: few loads instead of many.
-  template <int kPairs, typename Params>
-  static __device__ __forceinline__ void load_all_axes(const Params& params, const Place& place,
-                                                       int pair, Angles<float, kPairs>& angles) {
-    Angles<float, kPairs> of[3];
-#pragma unroll
-    for (int axis = 0; axis < 3; ++axis) {
-#pragma unroll
-      for (int i = 0; i < kPairs; ++i) of[axis].cos[i] = of[axis].sin[i] = quiet_nan<float>();
-      if (place.rows[axis] >= 0) {
-        const float* values = params.cos_sin + place.rows[axis] + pair;
-        load_floats<kPairs, true>(values, of[axis].cos);
-        load_floats<kPairs, true>(values + params.rotary_dim / 2, of[axis].sin);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      const int axis = axis_of(params, pair + i);
-      angles.cos[i] = axis == 0 ? of[0].cos[i] : axis == 1 ? of[1].cos[i] : of[2].cos[i];
-      angles.sin[i] = axis == 0 ? of[0].sin[i] : axis == 1 ? of[1].sin[i] : of[2].sin[i];
-    }
   }
 };
 
@@ -326,13 +311,17 @@ struct HeadGroup {
   __device__ __forceinline__ bool has(int i) const { return first + i * step < num_heads; }
 };
 
-template <typename Run, bool kVector>
+template <typename Run, bool kVector, int kBytes = sizeof(Run)>
 struct RunBits {
   using type = Run;
 };
 template <typename Run>
-struct RunBits<Run, true> {
+struct RunBits<Run, true, 16> {
   using type = uint4;
+};
+template <typename Run>
+struct RunBits<Run, true, 8> {
+  using type = uint2;
 };
 
 // What one thread does of a head. Rotated: the first and the second elements of kPairs pairs, as
@@ -342,9 +331,10 @@ struct Slot {
   static constexpr int kRun = kNeox ? kPairs : 2 * kPairs;
   static constexpr int kRuns = kNeox ? 2 : 1;
   using Run = Vector<T, kRun* static_cast<int>(sizeof(T))>;
+  using Bits = typename RunBits<Run, kVector>::type;
   // As loaded: taken apart any earlier, 16-bit elements would be waited for one load at a time.
   struct Values {
-    typename RunBits<Run, kVector>::type runs[kRuns];
+    Bits runs[kRuns];
   };
 
   int pair;  // the first one; -1: passed through
@@ -367,7 +357,7 @@ struct Slot {
     for (int r = 0; r < kRuns; ++r) {
       if constexpr (kVector) {
         if (starts[r] < head_dim) {
-          values.runs[r] = __ldca(reinterpret_cast<const uint4*>(head + starts[r]));
+          values.runs[r] = __ldca(reinterpret_cast<const Bits*>(head + starts[r]));
         }
       } else {
 #pragma unroll
@@ -383,7 +373,7 @@ struct Slot {
     for (int r = 0; r < kRuns; ++r) {
       if constexpr (kVector) {
         if (starts[r] < head_dim) {
-          __stwb(reinterpret_cast<uint4*>(head + starts[r]), values.runs[r]);
+          __stwb(reinterpret_cast<Bits*>(head + starts[r]), values.runs[r]);
         }
       } else {
 #pragma unroll
@@ -496,7 +486,7 @@ __device__ __forceinline__ void rotate_few(const FewRopeParams& params) {
   const auto place = Source::place_of(params, token);
   auto values = slot.load(in);
   if (slot.pair >= 0 && Source::rotates(place)) {
-    Slot::rotate_all(values, Source::template load<kPairs, true, true>(params, place, slot.pair));
+    Slot::rotate_all(values, Source::template load<kPairs, true>(params, place, slot.pair));
   }
   slot.store(out, values);
 }

@@ -53,6 +53,9 @@ struct RopeParams {
   bool cast_first;
 };
 
+inline constexpr int kRopeAxesAWord = 16;
+inline constexpr int kRopeAxisWords = 8;
+
 // Of few tokens, q and k: 32-bit offsets in elements, and few enough bytes for two lines of
 // constants.
 struct FewRopeParams {
@@ -66,8 +69,8 @@ struct FewRopeParams {
   int head_dim, rotary_dim;
   int num_positions;
   int num_tokens;
-  int section_t, section_h, section_w;
-  bool interleaved_sections, wide_positions, in_place;
+  bool wide_positions, in_place;
+  unsigned axes[kRopeAxisWords];  // mrope only: two bits a pair
 };
 
 struct Rope3dParams {

@@ -79,6 +79,8 @@ struct WarpGroup {
   static __device__ __forceinline__ void reduce(float (&values)[kCount]) {
     reduce_lanes<Reduction, kShared>(values, blockDim.x);
   }
+  // Whether it is so for all threads that may not part ways; those of a row agree.
+  static __device__ __forceinline__ bool all(bool so) { return __all_sync(kWholeWarp, so); }
 };
 
 // One row a block of whole warps, at most `kMaxThreads`. Shared memory: 128 bytes a value and slot.
@@ -123,6 +125,7 @@ struct BlockGroup {
       }
     }
   }
+  static __device__ __forceinline__ bool all(bool so) { return so; }
 };
 
 template <const RowVariant& kVariant, bool kBlock = kVariant.whole_block>
