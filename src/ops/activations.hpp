@@ -53,7 +53,7 @@ struct BlockOfRows {
 inline Status launch_rows(cuda::Kernel& kernel, cuda::Kernel& half, const Call& call,
                           ActivationParams params) {
   const HalfVectorGrid grid(params.num_columns * size_of(call.type()), params.num_rows);
-  if (grid.is_small()) return launch_half_vectors(half, call, grid, params);
+  if (grid.is_small(params.row_stride)) return launch_half_vectors(half, call, grid, params);
   const int64_t vector_elements = kVectorBytes / size_of(call.type());
   const BlockOfRows block(ceil_div(params.num_columns, vector_elements), params.num_rows,
                           kActivationThreads);

@@ -77,9 +77,11 @@ struct HalfVectorGrid {
         rows(num_rows),
         batches(num_batches) {}
 
-  bool is_small() const {
-    return column_tiles <= kHalfVectorBlocks && rows <= kHalfVectorBlocks &&
-           batches <= kHalfVectorBlocks && column_tiles * rows * batches <= kHalfVectorBlocks;
+  // Kernels multiply strides of 32 bits.
+  bool is_small(int64_t row_stride = 0) const {
+    return row_stride >= 0 && row_stride <= INT32_MAX && column_tiles <= kHalfVectorBlocks &&
+           rows <= kHalfVectorBlocks && batches <= kHalfVectorBlocks &&
+           column_tiles * rows * batches <= kHalfVectorBlocks;
   }
 };
 template <typename Params>

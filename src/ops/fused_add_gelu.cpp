@@ -86,7 +86,8 @@ Status run_cuda(const Call& call) {
     const AddGeluParams params{
         data_of(out), data_of(x), data_of(bias), num_rows, row_stride, N, {}};
     const HalfVectorGrid grid(N * size, num_rows);
-    if (grid.is_small()) return launch_half_vectors(half[variant][type], call, grid, params);
+    if (grid.is_small(row_stride))
+      return launch_half_vectors(half[variant][type], call, grid, params);
     return launch_rows(vectors[variant][type], call, params);
   }
   std::array<int64_t, AC4K_MAX_DIMS> bias_strides{};

@@ -184,16 +184,45 @@ Status launch(cuda::Kernel& kernel, const Call& call, const cpu::KvCacheArgs& ar
   return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
 }
 
-// By cache format, then by type; and copies of 16, 4 and 2 bytes.
+// By cache format, then by type; and copies of 16, 4 and 2 bytes, and of little.
 struct KvKernels {
-  cuda::Kernel codes[2][3], slow_codes[2][3], copies[3];
+  cuda::Kernel codes[2][3], slow_codes[2][3], copies[3], few_copies;
 };
+
+// What the kernel for small copies takes; false where it does not.
+bool few_copies(const cpu::KvCacheArgs& args, FewKvCopyParams& params) {
+  const int64_t word = kHalfVectorBytes / size_of(args.type);
+  const int64_t num_slots = args.num_blocks * args.block_size;
+  bool fits = args.num_heads == 1 && num_slots <= INT32_MAX;
+  for (size_t i = 0; i < 2; ++i) {
+    const cpu::KvCachePart& part = args.parts[i];
+    fits = fits && part.token_stride >= 0 && part.token_stride <= INT32_MAX &&
+           part.slot_stride >= 0 && part.slot_stride <= INT32_MAX &&
+           (args.num_blocks == 1 || part.block_stride == args.block_size * part.slot_stride);
+    params.tokens[i] = part.tokens;
+    params.cache[i] = part.cache;
+    params.token_stride[i] = static_cast<unsigned>(part.token_stride / word);
+    params.slot_stride[i] = static_cast<unsigned>(part.slot_stride / word);
+  }
+  params.slots = args.slots;
+  params.num_words = static_cast<unsigned>(args.head_dim / word);
+  params.num_slots = static_cast<int>(num_slots);
+  params.wide_slots = args.slot_type == DType::i64;
+  return fits;
+}
 
 Status run_on_gpu(KvKernels& kernels, const Call& call, const cpu::KvCacheArgs& args) {
   const int64_t size = size_of(args.type);
   if (args.cache_type == args.type) {
     const int64_t unit = kVectorBytes / size;
-    if (in_units(args, unit, size, size)) return launch(kernels.copies[0], call, args, unit, true);
+    if (in_units(args, unit, size, size)) {
+      const HalfVectorGrid grid(args.head_dim * size, args.num_tokens, 2);
+      FewKvCopyParams few{};
+      if (grid.is_small() && few_copies(args, few)) {
+        return launch_half_vectors(kernels.few_copies, call, grid, few);
+      }
+      return launch(kernels.copies[0], call, args, unit, true);
+    }
     return launch(kernels.copies[size == 4 ? 1 : 2], call, args, 1, true);
   }
   const size_t format = args.cache_type == DType::f8e4m3 ? 0 : 1;
@@ -204,20 +233,17 @@ Status run_on_gpu(KvKernels& kernels, const Call& call, const cpu::KvCacheArgs& 
   return launch(kernels.slow_codes[format][type], call, args, 1, false);
 }
 
-#define AC4K_KV_KERNELS(op)                                                               \
-  {                                                                                       \
-    {{{kModule, op "_e4m3_f32"}, {kModule, op "_e4m3_f16"}, {kModule, op "_e4m3_bf16"}},  \
-     {{kModule, op "_e5m2_f32"}, {kModule, op "_e5m2_f16"}, {kModule, op "_e5m2_bf16"}}}, \
-        {{{kModule, op "_slowly_e4m3_f32"},                                               \
-          {kModule, op "_slowly_e4m3_f16"},                                               \
-          {kModule, op "_slowly_e4m3_bf16"}},                                             \
-         {{kModule, op "_slowly_e5m2_f32"},                                               \
-          {kModule, op "_slowly_e5m2_f16"},                                               \
-          {kModule, op "_slowly_e5m2_bf16"}}},                                            \
-    {                                                                                     \
-      {kModule, op "_copy_16"}, {kModule, op "_copy_4"}, {kModule, op "_copy_2"}          \
-    }                                                                                     \
-  }
+#define AC4K_KV_KERNELS(op)                                                              \
+  {{{{kModule, op "_e4m3_f32"}, {kModule, op "_e4m3_f16"}, {kModule, op "_e4m3_bf16"}},  \
+    {{kModule, op "_e5m2_f32"}, {kModule, op "_e5m2_f16"}, {kModule, op "_e5m2_bf16"}}}, \
+   {{{kModule, op "_slowly_e4m3_f32"},                                                   \
+     {kModule, op "_slowly_e4m3_f16"},                                                   \
+     {kModule, op "_slowly_e4m3_bf16"}},                                                 \
+    {{kModule, op "_slowly_e5m2_f32"},                                                   \
+     {kModule, op "_slowly_e5m2_f16"},                                                   \
+     {kModule, op "_slowly_e5m2_bf16"}}},                                                \
+   {{kModule, op "_copy_16"}, {kModule, op "_copy_4"}, {kModule, op "_copy_2"}},         \
+   {kModule, op "_copy_few"}}
 
 cpu::KvCacheArgs store_arguments(const Call& call) {
   return arguments_of(call, kStore, call.tensor(0), call.tensor(1));

@@ -37,10 +37,21 @@ inline Tiling tile_rows(int64_t items, int64_t threads, int64_t min_width) {
   return {static_cast<uint32_t>(width), static_cast<uint32_t>(threads / width),
           ceil_div(items, width)};
 }
-// Of small tensors, smaller blocks: they use more SMs.
-inline Tiling tile_units(int64_t rows, int64_t units) {
-  constexpr int64_t kFewUnits = 1 << 16;
-  return tile_rows(units, rows * units <= kFewUnits ? kFewTileThreads : kQuantizeThreads, 1);
+// The grid of small tensors that are decoded, if one is that.
+inline HalfVectorGrid few_codes_grid(int64_t rows, int64_t columns) {
+  return {columns / kFewCodes * kHalfVectorBytes, rows};
+}
+// Blocks of `block` numbers have a scale each.
+inline FewDequantizeParams few_params(const BlockDequantizeParams& params, unsigned block) {
+  const auto columns = static_cast<unsigned>(params.num_columns);
+  return {.codes = params.codes,
+          .scales = params.scales,
+          .global_scale = params.global_scale,
+          .out = params.out,
+          .num_columns = columns,
+          .scale_stride = columns / block,
+          .row_shift = 0,
+          .column_shift = static_cast<unsigned>(std::countr_zero(block))};
 }
 // For kernels. Where there are no tiles there is no launch either.
 inline FastDivisor tile_divisor(int64_t column_tiles) {

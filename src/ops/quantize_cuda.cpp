@@ -312,6 +312,22 @@ Status amax_on_cuda(const Call& call, const RowView& x, const cpu::QuantizeArgs&
   return Launcher(call, x, args).find_amax();
 }
 
+static FewDequantizeParams few_params(const cpu::DequantizeArgs& args) {
+  constexpr unsigned kAllTheSame = 31, kGroupShift = std::countr_zero(unsigned{kGroupSize});
+  const bool in_groups = args.granularity == kGroup128 || args.granularity == kBlock128;
+  const int64_t groups = ceil_div(args.num_columns, kGroupSize);
+  return {.codes = args.codes,
+          .scales = args.scale,
+          .global_scale = nullptr,
+          .out = args.out,
+          .num_columns = static_cast<unsigned>(args.num_columns),
+          .scale_stride = in_groups ? static_cast<unsigned>(groups) : 1u,
+          .row_shift = args.granularity == kPerTensor  ? kAllTheSame
+                       : args.granularity == kBlock128 ? kGroupShift
+                                                       : 0u,
+          .column_shift = in_groups ? kGroupShift : kAllTheSame};
+}
+
 Status dequantize_on_cuda(const Call& call, const cpu::DequantizeArgs& args) {
   static constinit cuda::Kernel aligned[3][3] = {
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_e4m3"),
@@ -321,7 +337,19 @@ Status dequantize_on_cuda(const Call& call, const cpu::DequantizeArgs& args) {
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_e4m3"),
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_e5m2"),
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_any_int8")};
-  const Tiling tiling = tile_units(args.num_rows, ceil_div(args.num_columns, kUnit));
+  static constinit cuda::Kernel few[3][3] = {
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_few_e4m3"),
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_few_e5m2"),
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_few_int8")};
+  const bool fits =
+      args.num_columns % kUnit == 0 && is_multiple(args.codes, kUnit) && is_aligned(args.out);
+  const auto format = static_cast<size_t>(args.format);
+  const size_t type = type_column(args.type);
+  const HalfVectorGrid grid = few_codes_grid(args.num_rows, args.num_columns);
+  if (fits && grid.is_small() && args.zero == nullptr && args.granularity != kPerChannel) {
+    return launch_half_vectors(few[format][type], call, grid, few_params(args));
+  }
+  const Tiling tiling = tile_rows(ceil_div(args.num_columns, kUnit), kQuantizeThreads, 1);
   const DequantizeParams params{args.codes,
                                 args.scale,
                                 args.zero,
@@ -330,10 +358,6 @@ Status dequantize_on_cuda(const Call& call, const cpu::DequantizeArgs& args) {
                                 args.num_columns,
                                 tile_divisor(tiling.column_tiles),
                                 args.granularity};
-  const bool fits =
-      args.num_columns % kUnit == 0 && is_multiple(args.codes, kUnit) && is_aligned(args.out);
-  const auto format = static_cast<size_t>(args.format);
-  const size_t type = type_column(args.type);
   return launch_1d(fits ? aligned[format][type] : any[format][type], call,
                    tiling.column_tiles * ceil_div(args.num_rows, tiling.height * kTileRows),
                    cuda::Dim3{tiling.width, tiling.height, 1}, params);

@@ -66,8 +66,12 @@ Status dequantize_cuda(const Call& call, cpu::MxFormat format) {
       AC4K_TYPE_KERNELS(kBackModule, "dequantize_mx_any_e4m3"),
       AC4K_TYPE_KERNELS(kBackModule, "dequantize_mx_any_e5m2"),
       AC4K_TYPE_KERNELS(kBackModule, "dequantize_mx_any_e2m1")};
+  static constinit cuda::Kernel few[3][3] = {
+      AC4K_TYPE_KERNELS(kBackModule, "dequantize_few_mx_e4m3"),
+      AC4K_TYPE_KERNELS(kBackModule, "dequantize_few_mx_e5m2"),
+      AC4K_TYPE_KERNELS(kBackModule, "dequantize_few_mx_e2m1")};
   const int64_t rows = call.rows(), N = call.dim(kN);
-  const Tiling tiling = tile_units(rows, N / kUnit);
+  const Tiling tiling = tile_rows(N / kUnit, kQuantizeThreads, 1);
   const BlockDequantizeParams params{data_of(call.tensor(kCodes)),
                                      data_of(call.tensor(kScales)),
                                      nullptr,
@@ -79,6 +83,9 @@ Status dequantize_cuda(const Call& call, cpu::MxFormat format) {
   const bool fits =
       is_multiple(params.codes, format == cpu::kMxE2M1 ? 4 : 8) && is_aligned(params.out);
   const size_t type = type_column(call.type(kT));
+  if (const HalfVectorGrid grid = few_codes_grid(rows, N); fits && grid.is_small()) {
+    return launch_half_vectors(few[format][type], call, grid, few_params(params, kMxBlock));
+  }
   return launch_1d(fits ? aligned[format][type] : any[format][type], call,
                    tiling.column_tiles * ceil_div(rows, tiling.height * kTileRows),
                    cuda::Dim3{tiling.width, tiling.height, 1}, params);

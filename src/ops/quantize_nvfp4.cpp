@@ -109,8 +109,10 @@ Status dequantize_cuda(const Call& call) {
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_nvfp4");
   static constinit cuda::Kernel any[] =
       AC4K_TYPE_KERNELS("common/dequantize", "dequantize_nvfp4_any");
+  static constinit cuda::Kernel few[] =
+      AC4K_TYPE_KERNELS("common/dequantize", "dequantize_few_nvfp4");
   const cpu::Nvfp4Args args = dequantize_args(call);
-  const Tiling tiling = tile_units(args.num_rows, args.num_columns / kUnit);
+  const Tiling tiling = tile_rows(args.num_columns / kUnit, kQuantizeThreads, 1);
   const BlockDequantizeParams params{
       data_of(call.tensor(kCodes)),
       data_of(call.tensor(kScales)),
@@ -122,6 +124,10 @@ Status dequantize_cuda(const Call& call) {
       args.tiled};
   const bool fits = is_multiple(params.codes, 4) && is_aligned(params.out);
   const size_t type = type_column(args.type);
+  const HalfVectorGrid grid = few_codes_grid(args.num_rows, args.num_columns);
+  if (fits && !args.tiled && grid.is_small()) {
+    return launch_half_vectors(few[type], call, grid, few_params(params, kNvBlock));
+  }
   return launch_1d(fits ? aligned[type] : any[type], call,
                    tiling.column_tiles * ceil_div(args.num_rows, tiling.height * kTileRows),
                    cuda::Dim3{tiling.width, tiling.height, 1}, params);

@@ -62,7 +62,7 @@ Status run_cuda(const Call& call) {
                                     fast_divisor(static_cast<uint32_t>(block.column_tiles)),
                                     fast_divisor(static_cast<uint32_t>(token_tiles))};
     const HalfVectorGrid grid(num_columns * size, num_tokens, gates.count);
-    if (grid.is_small()) return launch_half_vectors(half[type], call, grid, params);
+    if (grid.is_small(gates.stride)) return launch_half_vectors(half[type], call, grid, params);
     return launch_1d(vectors[type], call, gates.count * token_tiles * block.column_tiles,
                      cuda::Dim3{block.width, block.height, 1}, params);
   }

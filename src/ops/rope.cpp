@@ -55,19 +55,6 @@ struct Kernels {
   cuda::Kernel any[2][3], vectors[2][3], few[2][3];  // by style, then by type
 };
 
-// A head has `num_slots` threads.
-Status launch_few_heads(cuda::Kernel& kernel, const Call& call, int64_t num_slots,
-                        const FewRopeParams& params) {
-  if (params.num_tokens == 0 || params.num_heads == 0 || num_slots == 0) return AC4K_OK;
-  const int64_t height = kRopeTableThreads / num_slots;
-  const cuda::LaunchConfig config{
-      .grid = {static_cast<uint32_t>(ceil_div(params.num_heads, height)),
-               static_cast<uint32_t>(params.num_tokens), 1},
-      .block = {static_cast<uint32_t>(num_slots), static_cast<uint32_t>(height), 1},
-      .dependent = cuda::dependent_launch()};
-  return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
-}
-
 Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeSections* sections) {
   const RopeTensors tensors = tensors_of(call);
   const int64_t R = call.dim(kR), D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
@@ -85,16 +72,20 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
     shape = {R / 2 + ceil_div(D - R, 2), 4, false};
   }
   shape.threads = kRopeTableThreads;
-  const int64_t few_slots = shape.num_slots * (neox ? 2 : 1);  // half vectors, where there are two
-  FewRopeParams few{};
+  const int64_t few_slots = few_slots_of(neox, shape);
+  FewMropeParams few{};
   if (shape.vectors && few_slots <= kRopeTableThreads && R / 2 <= kRopeAxesAWord * kRopeAxisWords &&
-      call.dim(kP) <= INT32_MAX && tensors.few_heads(few)) {
+      call.dim(kP) <= INT32_MAX / std::max<int64_t>(R, 1) && tensors.few_heads(few)) {
     complete(few);
-    for (int64_t pair = 0; sections != nullptr && pair < R / 2; ++pair) {
+    if (sections == nullptr) {
+      return launch_few_heads(kernels.few[neox][type], call, few_slots, few.num_heads,
+                              static_cast<const FewRopeParams&>(few));
+    }
+    for (int64_t pair = 0; pair < R / 2; ++pair) {
       few.axes[pair / kRopeAxesAWord] |= static_cast<unsigned>(sections->axis_of(pair))
                                          << (2 * (pair % kRopeAxesAWord));
     }
-    return launch_few_heads(kernels.few[neox][type], call, few_slots, few);
+    return launch_few_heads(kernels.few[neox][type], call, few_slots, few.num_heads, few);
   }
   RopeParams params{};
   params.heads = tensors.cuda_heads();

@@ -109,6 +109,21 @@ Status launch_rope(cuda::Kernel& kernel, const Call& call, const RopeShape& shap
                    params);
 }
 
+// Few heads, `num_heads` of a token with as many slots each (rotate_few of rope.cuh).
+template <typename Params>
+Status launch_few_heads(cuda::Kernel& kernel, const Call& call, int64_t num_slots,
+                        int64_t num_heads, const Params& params) {
+  const FewRopeParams& rope = params;
+  if (rope.num_tokens == 0 || num_heads == 0 || num_slots == 0) return AC4K_OK;
+  const int64_t height = kRopeTableThreads / num_slots;
+  const cuda::LaunchConfig config{
+      .grid = {static_cast<uint32_t>(ceil_div(num_heads, height)),
+               static_cast<uint32_t>(rope.num_tokens), 1},
+      .block = {static_cast<uint32_t>(num_slots), static_cast<uint32_t>(height), 1},
+      .dependent = cuda::dependent_launch()};
+  return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
+}
+
 // The vector kernels of rope: a thread's pairs are a vector of first and one of second elements
 // (neox) or one vector of both. `vector` counts elements, R of the D elements are rotated.
 inline RopeShape vector_shape(bool neox, int64_t R, int64_t D, int64_t vector) {
@@ -117,6 +132,10 @@ inline RopeShape vector_shape(bool neox, int64_t R, int64_t D, int64_t vector) {
 }
 inline bool rotates_whole_vectors(bool neox, int64_t R, int64_t D, int64_t vector) {
   return (neox ? R / 2 : R) % vector == 0 && (D - R) % vector == 0;
+}
+// Those of few heads: where there are two vectors, half of each.
+inline int64_t few_slots_of(bool neox, const RopeShape& vectors) {
+  return vectors.num_slots * (neox ? 2 : 1);
 }
 Status check_rotary_dim(const Call& call, int64_t R, int64_t D);
 

@@ -112,10 +112,51 @@ KvCacheParams cache_params(const cpu::KvCacheArgs& args) {
     }                                                       \
   }
 
+// What the kernel for few heads takes; false where it does not.
+bool few_params(const RopeTensors& tensors, const cpu::KvCacheArgs& cache,
+                const RopeStoreParams& params, FewRopeStoreParams& few) {
+  constexpr int64_t kMostStride = 1 << 18;  // as RopeTensors::few_heads has it
+  if (cache.cache_type != cache.type || params.cache.block_size != 0 ||
+      params.cache.num_slots > INT32_MAX ||
+      params.rope.num_positions > INT32_MAX / std::max(params.rope.rotary_dim, 1) ||
+      !tensors.few_heads(few)) {
+    return false;
+  }
+  const auto fits = [](int64_t stride, int64_t most) { return stride >= -most && stride <= most; };
+  for (size_t i = 0; i < 2; ++i) {
+    const KvCachePart& part = params.cache.parts[i];
+    if (!fits(part.slot_stride, INT32_MAX) || !fits(part.cache_head_stride, INT32_MAX)) {
+      return false;
+    }
+    few.caches[i] = part.cache;
+    few.slot_stride[i] = static_cast<int>(part.slot_stride);
+    few.cache_head_stride[i] = static_cast<int>(part.cache_head_stride);
+  }
+  if (!fits(params.value_token_stride, kMostStride) ||
+      !fits(params.value_head_stride, kMostStride)) {
+    return false;
+  }
+  few.cos_sin = params.rope.cos_sin;
+  few.num_positions = static_cast<int>(params.rope.num_positions);
+  few.positions = params.rope.positions;
+  few.wide_positions = params.rope.wide_positions;
+  few.rotary_dim = params.rope.rotary_dim;
+  few.values = params.values;
+  few.value_token_stride = static_cast<int>(params.value_token_stride);
+  few.value_head_stride = static_cast<int>(params.value_head_stride);
+  few.slots = params.cache.slots;
+  few.num_slots = static_cast<int>(params.cache.num_slots);
+  few.num_stored = static_cast<int>(params.cache.num_tokens);
+  few.wide_slots = params.cache.wide_slots != 0;
+  return true;
+}
+
 Status run_cuda(const Call& call) {
   // By cache format, access, style and type.
   static constinit cuda::Kernel kernels[3][2][2][3] = {
       AC4K_BY_ACCESS("same"), AC4K_BY_ACCESS("e4m3"), AC4K_BY_ACCESS("e5m2")};
+  static constinit cuda::Kernel few_kernels[2][3] = {AC4K_BY_TYPE("rope_store_few_interleaved"),
+                                                     AC4K_BY_TYPE("rope_store_few_neox")};
   const DType type = call.type(kType), cache_type = call.type(kCacheType);
   const RopeTensors tensors = tensors_of(call);
   const cpu::KvCacheArgs cache = cache_of(call);
@@ -137,6 +178,12 @@ Status run_cuda(const Call& call) {
       !is_aligned(params.rope.cos_sin) || !in_runs(cache, vector) ||
       !fits_vector_kernel(tensors, shape.num_slots)) {
     shape = {R / 2 + ceil_div(D - R, 2), 1, false};
+  }
+  FewRopeStoreParams few{};
+  const int64_t few_slots = few_slots_of(neox, shape);
+  if (shape.vectors && few_slots <= kRopeTableThreads && few_params(tensors, cache, params, few)) {
+    return launch_few_heads(few_kernels[neox][rope_type_index(type)], call, few_slots,
+                            few.num_heads + cache.num_heads, few);
   }
   const size_t format = cache_type == type ? 0 : cache_type == DType::f8e4m3 ? 1 : 2;
   cuda::Kernel& kernel = kernels[format][shape.vectors][neox][rope_type_index(type)];

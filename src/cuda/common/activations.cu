@@ -10,19 +10,27 @@ namespace ac4k {
 
 // Where a thread of a block (bx, by) stands: bx threads side by side cover bx vectors of a row, by
 // of them stand over each other. Grid: column tiles * row tiles, columns fastest; half vectors as
-// common/half_vectors.h has them.
+// common/half_vectors.h has them, with strides of 32 bits.
 struct Place {
-  int64_t row, column;  // of the first element, in elements
+  int64_t x, out, column;  // of the first element, in elements
+  bool inside;
 };
 template <typename Vec>
 __device__ __forceinline__ Place place_of(const ActivationParams& params) {
   if constexpr (sizeof(Vec) == kHalfVectorBytes) {
-    return {blockIdx.y, (blockIdx.x * kHalfVectorThreads + threadIdx.x) * Vec::kSize};
+    const auto num_columns = static_cast<unsigned>(params.num_columns);
+    const auto stride = static_cast<unsigned>(params.row_stride);
+    const unsigned column = (blockIdx.x * kHalfVectorThreads + threadIdx.x) * Vec::kSize;
+    return {static_cast<int64_t>(blockIdx.y) * stride + column, blockIdx.y * num_columns + column,
+            column, column < num_columns};
   }
   const unsigned row_tile = divide(blockIdx.x, params.column_tiles);
   const unsigned column_tile = blockIdx.x - row_tile * params.column_tiles.divisor;
-  return {static_cast<int64_t>(row_tile) * blockDim.y + threadIdx.y,
-          (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vec::kSize};
+  const int64_t row = static_cast<int64_t>(row_tile) * blockDim.y + threadIdx.y;
+  const int64_t column =
+      (static_cast<int64_t>(column_tile) * blockDim.x + threadIdx.x) * Vec::kSize;
+  return {row * params.row_stride + column, row * params.num_columns + column, column,
+          column < params.num_columns && row < params.num_rows};
 }
 
 // Block (bx, by), bx * by = 128 or 256, one vector of each half a thread. Rows of x and of out and
@@ -32,9 +40,9 @@ template <typename T, typename Act, int kBytes>
 __device__ __forceinline__ void gated_vectors(const ActivationParams& params) {
   using Vec = Vector<T, kBytes>;
   const Place place = place_of<Vec>(params);
-  if (place.column >= params.num_columns || place.row >= params.num_rows) return;
-  const T* x = static_cast<const T*>(params.x) + place.row * params.row_stride + place.column;
-  T* out = static_cast<T*>(params.out) + place.row * params.num_columns + place.column;
+  if (!place.inside) return;
+  const T* x = static_cast<const T*>(params.x) + place.x;
+  T* out = static_cast<T*>(params.out) + place.out;
   wait_for_previous_kernels();
   allow_next_kernel();
   const Vec gate = load(reinterpret_cast<const Vec*>(x));
@@ -66,9 +74,9 @@ template <typename T, int kBytes>
 __device__ __forceinline__ void relu2_vectors(const ActivationParams& params) {
   using Vec = Vector<T, kBytes>;
   const Place place = place_of<Vec>(params);
-  if (place.column >= params.num_columns || place.row >= params.num_rows) return;
-  const T* x = static_cast<const T*>(params.x) + place.row * params.row_stride + place.column;
-  T* out = static_cast<T*>(params.out) + place.row * params.num_columns + place.column;
+  if (!place.inside) return;
+  const T* x = static_cast<const T*>(params.x) + place.x;
+  T* out = static_cast<T*>(params.out) + place.out;
   wait_for_previous_kernels();
   allow_next_kernel();
   if (place.column + Vec::kSize <= params.num_columns) {

@@ -51,14 +51,16 @@ __device__ __forceinline__ void add_gelu_vectors(const AddGeluParams& params) {
   }
 }
 
-// The same for small tensors, one row a thread (common/half_vectors.h).
+// The same for small tensors, one row a thread (common/half_vectors.h), with strides of 32 bits.
 template <typename T, bool kTanh>
 __device__ __forceinline__ void add_gelu_half_vectors(const AddGeluParams& params) {
   using Vec = Vector<T, kHalfVectorBytes>;
   const unsigned column = (blockIdx.x * kHalfVectorThreads + threadIdx.x) * Vec::kSize;
-  if (column >= params.num_columns) return;
+  const auto num_columns = static_cast<unsigned>(params.num_columns);
+  if (column >= num_columns) return;
   const int64_t row = blockIdx.y;
-  const T* x = static_cast<const T*>(params.x) + row * params.row_stride + column;
+  const T* x =
+      static_cast<const T*>(params.x) + (row * static_cast<unsigned>(params.row_stride) + column);
   wait_for_previous_kernels();
   allow_next_kernel();
   const Vec vector = load(reinterpret_cast<const Vec*>(x));
@@ -68,7 +70,7 @@ __device__ __forceinline__ void add_gelu_half_vectors(const AddGeluParams& param
   for (int j = 0; j < Vec::kSize; ++j) {
     result.values[j] = narrow<T>(gelu<T, kTanh>(widen(vector.values[j]) + widen(bias.values[j])));
   }
-  T* out = static_cast<T*>(params.out) + row * params.num_columns + column;
+  T* out = static_cast<T*>(params.out) + (blockIdx.y * num_columns + column);
   store(reinterpret_cast<Vec*>(out), result);
 }
 

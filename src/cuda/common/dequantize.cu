@@ -1,5 +1,6 @@
 // Numbers from codes: out = float(code) * scale, rounded once to the output's type.
 #include "common/dependent_launch.cuh"
+#include "common/half_vectors.h"
 #include "common/quantize.cuh"
 #include "common/quantize.h"
 
@@ -183,6 +184,53 @@ __device__ __forceinline__ void dequantize_mx(const BlockDequantizeParams& param
   }
 }
 
+// Scales as numbers, as powers of two, and as e4m3 over a global scale.
+struct FloatScale {
+  static __device__ __forceinline__ float at(const FewDequantizeParams& params, unsigned index) {
+    return static_cast<const float*>(params.scales)[index];
+  }
+};
+struct PowerScale {
+  static __device__ __forceinline__ float at(const FewDequantizeParams& params, unsigned index) {
+    return decode_e8m0(static_cast<const unsigned char*>(params.scales)[index]);
+  }
+};
+struct GlobalScale {
+  static __device__ __forceinline__ float at(const FewDequantizeParams& params, unsigned index) {
+    float scale[4];
+    E4M3::decode4(static_cast<const unsigned char*>(params.scales)[index], scale);
+    return __fdiv_rn(scale[0], *params.global_scale);
+  }
+};
+
+// Small tensors (common/half_vectors.h). Rows are whole units, codes and out aligned. Roofline:
+// latency.
+template <typename T, typename Format, typename Scale>
+__device__ __forceinline__ void dequantize_few(const FewDequantizeParams& params) {
+  using Numbers = Vector<T, kFewCodes* static_cast<int>(sizeof(T))>;
+  const unsigned column = (blockIdx.x * kHalfVectorThreads + threadIdx.x) * kFewCodes;
+  if (column >= params.num_columns) return;
+  const unsigned index = blockIdx.y * params.num_columns + column;
+  const unsigned scale_index =
+      (blockIdx.y >> params.row_shift) * params.scale_stride + (column >> params.column_shift);
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  float values[kFewCodes];
+  if constexpr (is_same<Format, E2M1>) {
+    float eight[2 * kFewCodes];
+    E2M1::decode8(static_cast<const unsigned short*>(params.codes)[index / kFewCodes], eight);
+#pragma unroll
+    for (int i = 0; i < kFewCodes; ++i) values[i] = eight[i];
+  } else {
+    Format::decode4(static_cast<const uint32_t*>(params.codes)[index / kFewCodes], values);
+  }
+  const float scale = Scale::at(params, scale_index);
+  Numbers numbers;
+#pragma unroll
+  for (int i = 0; i < kFewCodes; ++i) numbers.values[i] = narrow<T>(__fmul_rn(values[i], scale));
+  store(reinterpret_cast<Numbers*>(static_cast<T*>(params.out) + index), numbers);
+}
+
 }  // namespace ac4k
 
 #define AC4K_KERNEL(kernel, Params, ...)                                       \
@@ -191,10 +239,14 @@ __device__ __forceinline__ void dequantize_mx(const BlockDequantizeParams& param
     ac4k::__VA_ARGS__(params);                                                 \
   }
 #define AC4K_FORMAT(T, suffix, Format, name)                                                     \
+  AC4K_KERNEL(dequantize_few_##name##_##suffix, FewDequantizeParams,                             \
+              dequantize_few<T, ac4k::Format, ac4k::FloatScale>)                                 \
   AC4K_KERNEL(dequantize_##name##_##suffix, DequantizeParams, dequantize<T, ac4k::Format, true>) \
   AC4K_KERNEL(dequantize_any_##name##_##suffix, DequantizeParams,                                \
               dequantize<T, ac4k::Format, false>)
 #define AC4K_MX(T, suffix, Format, name)                                  \
+  AC4K_KERNEL(dequantize_few_mx_##name##_##suffix, FewDequantizeParams,   \
+              dequantize_few<T, ac4k::Format, ac4k::PowerScale>)          \
   AC4K_KERNEL(dequantize_mx_##name##_##suffix, BlockDequantizeParams,     \
               dequantize_mx<T, ac4k::Format, true>)                       \
   AC4K_KERNEL(dequantize_mx_any_##name##_##suffix, BlockDequantizeParams, \
@@ -206,6 +258,8 @@ __device__ __forceinline__ void dequantize_mx(const BlockDequantizeParams& param
   AC4K_MX(T, suffix, E4M3, e4m3)                                                           \
   AC4K_MX(T, suffix, E5M2, e5m2)                                                           \
   AC4K_MX(T, suffix, E2M1, e2m1)                                                           \
+  AC4K_KERNEL(dequantize_few_nvfp4_##suffix, FewDequantizeParams,                          \
+              dequantize_few<T, ac4k::E2M1, ac4k::GlobalScale>)                            \
   AC4K_KERNEL(dequantize_nvfp4_##suffix, BlockDequantizeParams, dequantize_nvfp4<T, true>) \
   AC4K_KERNEL(dequantize_nvfp4_any_##suffix, BlockDequantizeParams, dequantize_nvfp4<T, false>)
 

@@ -7,6 +7,7 @@
 // to 1 write (fp8 caches: 2 or 4 to 1). A unit is a word of 16 bytes, or eight elements where
 // numbers are converted; where alignment or odd sizes forbid that, one element.
 #include "common/dependent_launch.cuh"
+#include "common/half_vectors.h"
 #include "common/kvcache.cuh"
 #include "common/quantize.cuh"
 #include "common/types.cuh"
@@ -75,6 +76,28 @@ __device__ __forceinline__ void gather_copies(const KvCacheParams& params) {
   }
   *token_word<Word>(params.parts[0], place) = key;
   *token_word<Word>(params.parts[1], place) = value;
+}
+
+// The same of little, half a vector of keys or of values a thread (common/half_vectors.h). Grid:
+// (word tiles, tokens, 2). Roofline: latency.
+template <bool kStore>
+__device__ __forceinline__ void copy_few(const FewKvCopyParams& params) {
+  const unsigned word = blockIdx.x * kHalfVectorThreads + threadIdx.x, part = blockIdx.z;
+  if (word >= params.num_words) return;
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  const int slot = integer_below(params.num_slots, params.slots, params.wide_slots,
+                                 static_cast<int>(blockIdx.y));
+  uint2* in_tokens = static_cast<uint2*>(params.tokens[part]) +
+                     static_cast<int64_t>(blockIdx.y) * params.token_stride[part] + word;
+  uint2* in_cache = static_cast<uint2*>(params.cache[part]) +
+                    static_cast<int64_t>(slot) * params.slot_stride[part] + word;
+  if constexpr (kStore) {
+    const uint2 value = *in_tokens;
+    if (slot >= 0) *in_cache = value;
+  } else {
+    *in_tokens = slot >= 0 ? *in_cache : uint2{};
+  }
 }
 
 // An fp8 cache: codes of x / scale. Tokens aligned to 16 bytes, the cache to 8.
@@ -165,6 +188,11 @@ __device__ __forceinline__ void gather_codes_slowly(const KvCacheParams& params)
       const __grid_constant__ ac4k::KvCacheParams params) {                 \
     __VA_ARGS__(params);                                                    \
   }
+#define AC4K_KV_FEW(name, store)                                               \
+  extern "C" __global__ void __launch_bounds__(ac4k::kHalfVectorThreads) name( \
+      const __grid_constant__ ac4k::FewKvCopyParams params) {                  \
+    ac4k::copy_few<store>(params);                                             \
+  }
 #define AC4K_KV_COPY(Word, bytes)                                      \
   AC4K_KV_KERNEL(store_kvcache_copy_##bytes, ac4k::store_copies<Word>) \
   AC4K_KV_KERNEL(gather_kvcache_copy_##bytes, ac4k::gather_copies<Word>)
@@ -179,6 +207,8 @@ __device__ __forceinline__ void gather_codes_slowly(const KvCacheParams& params)
   AC4K_KV_CODES(T, suffix, E4M3, e4m3) \
   AC4K_KV_CODES(T, suffix, E5M2, e5m2)
 
+AC4K_KV_FEW(store_kvcache_copy_few, true)
+AC4K_KV_FEW(gather_kvcache_copy_few, false)
 AC4K_KV_COPY(uint4, 16)
 AC4K_KV_COPY(unsigned int, 4)
 AC4K_KV_COPY(unsigned short, 2)

@@ -1,14 +1,14 @@
 // Slots of a paged KV cache on the device.
 #pragma once
 
+#include "common/integers.cuh"
 #include "common/kvcache.h"
 #include "common/types.cuh"
 
 namespace ac4k {
 
 __device__ __forceinline__ int64_t slot_of(const KvCacheParams& params, int64_t token) {
-  return params.wide_slots ? static_cast<const int64_t*>(params.slots)[token]
-                           : static_cast<const int*>(params.slots)[token];
+  return integer_at(params.slots, params.wide_slots, token);
 }
 
 __device__ __forceinline__ bool is_slot(const KvCacheParams& params, int64_t slot) {

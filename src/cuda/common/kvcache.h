@@ -27,6 +27,18 @@ struct KvCacheParams {
   int wide_slots;  // int64 instead of int32
 };
 
+// Small copies: tokens whose heads lie behind each other, in a cache whose blocks follow each other
+// like slots; all of it counts in half vectors. The keys, then the values.
+struct FewKvCopyParams {
+  void* tokens[2];
+  void* cache[2];
+  const void* slots;
+  unsigned token_stride[2], slot_stride[2];
+  unsigned num_words;  // of a token
+  int num_slots;
+  int wide_slots;
+};
+
 inline constexpr int kKvCacheThreads = 256;
 inline constexpr int kKvCacheUnit = 8;  // elements a thread encodes or decodes
 

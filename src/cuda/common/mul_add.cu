@@ -19,11 +19,12 @@ __device__ __forceinline__ T mul_add(T a, T b, T c) {
 template <typename T, int kBytes>
 __device__ __forceinline__ void mul_add_vectors(const MulAddParams& params) {
   using Vec = Vector<T, kBytes>;
-  const int64_t index = static_cast<int64_t>(blockIdx.x) * kMulAddThreads + threadIdx.x;
-  const int64_t first = index * Vec::kSize;
+  using Index = typename IndexType<kBytes == kHalfVectorBytes>::type;
+  const Index index = static_cast<Index>(blockIdx.x) * kMulAddThreads + threadIdx.x;
+  const Index first = index * Vec::kSize, end = static_cast<Index>(params.num_elements);
   wait_for_previous_kernels();
   allow_next_kernel();
-  if (first + Vec::kSize <= params.num_elements) {
+  if (first + Vec::kSize <= end) {
     const Vec a = load(static_cast<const Vec*>(params.a) + index);
     const Vec b = load(static_cast<const Vec*>(params.b) + index);
     const Vec c = load(static_cast<const Vec*>(params.c) + index);
@@ -35,7 +36,8 @@ __device__ __forceinline__ void mul_add_vectors(const MulAddParams& params) {
     store(static_cast<Vec*>(params.out) + index, result);
     return;
   }
-  for (int64_t i = first; i < params.num_elements; ++i) {  // the odd elements at the end
+#pragma unroll 1
+  for (Index i = first; i < end; ++i) {  // the odd elements at the end
     static_cast<T*>(params.out)[i] =
         mul_add(static_cast<const T*>(params.a)[i], static_cast<const T*>(params.b)[i],
                 static_cast<const T*>(params.c)[i]);

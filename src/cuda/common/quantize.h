@@ -80,6 +80,19 @@ struct BlockDequantizeParams {
   bool tiled;
 };
 
+// Small tensors, half a unit a thread on a grid of (column tiles, rows). The scale of a number is
+// scales[(row >> row_shift) * scale_stride + (column >> column_shift)].
+struct FewDequantizeParams {
+  const void* codes;
+  const void* scales;
+  const float* global_scale;
+  void* out;
+  unsigned num_columns;
+  unsigned scale_stride;
+  unsigned row_shift, column_shift;
+};
+inline constexpr int kFewCodes = 4;  // a thread decodes
+
 inline constexpr int kNvBlock = 16;
 inline constexpr int kMxBlock = 32;
 // Units of a row that a thread of MXFP4 has, of 16-bit numbers: their codes fill eight bytes.
@@ -88,8 +101,7 @@ inline constexpr int kScaleTileRows = 128;  // of the "tiled" layout
 inline constexpr int kScaleTileBlocks = 4;
 
 inline constexpr int kQuantizeThreads = 256;
-inline constexpr int kFewTileThreads = 64;  // of small tensors that are decoded
-inline constexpr int kTileRows = 2;         // rows a thread of a tile handles: loads in flight
+inline constexpr int kTileRows = 2;  // rows a thread of a tile handles: loads in flight
 inline constexpr int kBlockThreads = 512;
 
 inline constexpr int kRowMaxThreads = 1024;

@@ -47,17 +47,20 @@ __device__ __forceinline__ void residual_gate(const ResidualGateParams& params) 
   residual_gate_at<T, kVectorBytes>(params, offset, batch * params.gate_stride + column);
 }
 
-// The same for small tensors (common/half_vectors.h). Grid: (column tiles, tokens, batches).
+// The same for small tensors (common/half_vectors.h), with strides of 32 bits. Grid: (column tiles,
+// tokens, batches).
 template <typename T>
 __device__ __forceinline__ void residual_gate_half(const ResidualGateParams& params) {
   using Vec = Vector<T, kHalfVectorBytes>;
   const unsigned column = (blockIdx.x * kHalfVectorThreads + threadIdx.x) * Vec::kSize;
-  if (column >= params.num_columns) return;
-  const int64_t row = static_cast<int64_t>(blockIdx.z) * params.num_tokens + blockIdx.y;
+  const auto num_columns = static_cast<unsigned>(params.num_columns);
+  if (column >= num_columns) return;
+  const unsigned row = blockIdx.z * static_cast<unsigned>(params.num_tokens) + blockIdx.y;
   wait_for_previous_kernels();
   allow_next_kernel();
-  residual_gate_at<T, kHalfVectorBytes>(params, row * params.num_columns + column,
-                                        blockIdx.z * params.gate_stride + column);
+  residual_gate_at<T, kHalfVectorBytes>(
+      params, row * num_columns + column,
+      blockIdx.z * static_cast<int64_t>(static_cast<unsigned>(params.gate_stride)) + column);
 }
 
 }  // namespace ac4k

@@ -9,7 +9,7 @@
   }
 #define AC4K_ROPE_FEW_KERNEL(name, T, Source, kPairs, kNeox)                  \
   extern "C" __global__ void __launch_bounds__(ac4k::kRopeTableThreads) name( \
-      const __grid_constant__ ac4k::FewRopeParams params) {                   \
+      const __grid_constant__ ac4k::Source::FewParams params) {               \
     ac4k::rotate_few<T, ac4k::Source, kPairs, kNeox>(params);                 \
   }
 #define AC4K_ROPE_SOURCE(op, T, suffix, Source)                                         \

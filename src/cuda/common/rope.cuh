@@ -2,20 +2,12 @@
 #pragma once
 
 #include "common/dependent_launch.cuh"
+#include "common/integers.cuh"
 #include "common/rope.h"
 #include "common/types.cuh"
 
 namespace ac4k {
 
-// Of items and tokens: 32 bits where the host checked that they do.
-template <bool kSmall>
-struct IndexType {
-  using type = unsigned;
-};
-template <>
-struct IndexType<false> {
-  using type = int64_t;
-};
 __device__ __forceinline__ unsigned quotient(unsigned n, const FastDivisor& by) {
   return divide(n, by);
 }
@@ -36,10 +28,6 @@ __device__ __forceinline__ void rotate(float a, float b, double cos, double sin,
   const double x = a, y = b;
   first = __double2float_rn(__fma_rn(x, cos, -__dmul_rn(y, sin)));
   second = __double2float_rn(__fma_rn(y, cos, __dmul_rn(x, sin)));
-}
-
-__device__ __forceinline__ int64_t integer_at(const void* data, bool is_wide, int64_t index) {
-  return is_wide ? static_cast<const int64_t*>(data)[index] : static_cast<const int*>(data)[index];
 }
 
 template <typename Scalar>
@@ -77,31 +65,27 @@ __device__ __forceinline__ void load_floats(const float* from, float* to) {
 // A source has a Place, what is known of a token before its table rows are read; `rotates` says
 // whether the token is rotated at all, `load` gives the angles of a few pairs.
 
-__device__ __forceinline__ int64_t num_tokens_of(const RopeParams& params) {
-  return params.heads.num_tokens;
-}
-__device__ __forceinline__ int num_tokens_of(const FewRopeParams& params) {
-  return params.num_tokens;
-}
-
 // One position a token, cosines and sines in a row.
 struct TablePositions {
   using Params = RopeParams;
+  using FewParams = FewRopeParams;
   using Scalar = float;
-  using Place = int64_t;
+  using Place = int64_t;  // with Params
 
   template <typename Params>
   static __device__ __forceinline__ int rotary_pairs(const Params& params) {
     return params.rotary_dim / 2;
   }
-  template <typename Params>
-  static __device__ __forceinline__ Place place_of(const Params& params, int64_t token) {
+  static __device__ __forceinline__ int64_t place_of(const RopeParams& params, int64_t token) {
     return integer_at(params.positions, params.wide_positions, token);
   }
-  static __device__ __forceinline__ bool rotates(const Place&) { return true; }
-  template <int kPairs, bool kVector, typename Params>
+  static __device__ __forceinline__ int place_of(const FewRopeParams& params, int token) {
+    return integer_below(params.num_positions, params.positions, params.wide_positions, token);
+  }
+  static __device__ __forceinline__ bool rotates(int64_t) { return true; }
+  template <int kPairs, bool kVector, typename Params, typename Position>
   static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
-                                                               const Place& position, int pair) {
+                                                               Position position, int pair) {
     Angles<float, kPairs> angles;
     if (position < 0 || position >= params.num_positions) {
 #pragma unroll
@@ -118,11 +102,13 @@ struct TablePositions {
 // Three positions a token: each pair uses the one of its section.
 struct SectionPositions {
   using Params = RopeParams;
+  using FewParams = FewMropeParams;
   using Scalar = float;
+  template <typename Offset>
   struct Place {
-    int64_t rows[3];  // offsets in the table, or -1
+    Offset rows[3];  // offsets in the table, or negative
 
-    __device__ __forceinline__ int64_t row(int axis) const {
+    __device__ __forceinline__ Offset row(int axis) const {
       return axis == 0 ? rows[0] : axis == 1 ? rows[1] : rows[2];
     }
   };
@@ -131,19 +117,32 @@ struct SectionPositions {
   static __device__ __forceinline__ int rotary_pairs(const Params& params) {
     return params.rotary_dim / 2;
   }
-  template <typename Params>
-  static __device__ __forceinline__ Place place_of(const Params& params, int64_t token) {
-    Place place;
+  static __device__ __forceinline__ Place<int64_t> place_of(const RopeParams& params,
+                                                            int64_t token) {
+    Place<int64_t> place;
 #pragma unroll
     for (int axis = 0; axis < 3; ++axis) {
-      const int64_t position =
-          integer_at(params.positions, params.wide_positions, axis * num_tokens_of(params) + token);
+      const int64_t position = integer_at(params.positions, params.wide_positions,
+                                          axis * params.heads.num_tokens + token);
       const bool known = position >= 0 && position < params.num_positions;
       place.rows[axis] = known ? position * params.rotary_dim : -1;
     }
     return place;
   }
-  static __device__ __forceinline__ bool rotates(const Place&) { return true; }
+  static __device__ __forceinline__ Place<int> place_of(const FewMropeParams& params, int token) {
+    Place<int> place;
+#pragma unroll
+    for (int axis = 0; axis < 3; ++axis) {
+      const int position = integer_below(params.num_positions, params.positions,
+                                         params.wide_positions, axis * params.num_tokens + token);
+      place.rows[axis] = position * params.rotary_dim;
+    }
+    return place;
+  }
+  template <typename Place>
+  static __device__ __forceinline__ bool rotates(const Place&) {
+    return true;
+  }
   static __device__ __forceinline__ int axis_of(const RopeParams& params, int pair) {
     if (params.interleaved_sections) {
       const int axis = pair % 3;
@@ -153,12 +152,13 @@ struct SectionPositions {
     }
     return (pair >= params.section_t) + (pair >= params.section_t + params.section_h);
   }
-  static __device__ __forceinline__ int axis_of(const FewRopeParams& params, int pair) {
+  static __device__ __forceinline__ int axis_of(const FewMropeParams& params, int pair) {
     return params.axes[pair / kRopeAxesAWord] >> (2 * (pair % kRopeAxesAWord)) & 3;
   }
   template <int kPairs, bool kVector>
   static __device__ __forceinline__ Angles<float, kPairs> load(const RopeParams& params,
-                                                               const Place& place, int pair) {
+                                                               const Place<int64_t>& place,
+                                                               int pair) {
     if constexpr (kVector) {
       const int axis = axis_of(params, pair);
       const int64_t row = place.row(axis);
@@ -174,20 +174,21 @@ struct SectionPositions {
     return load_each<kPairs>(params, place, pair);
   }
   template <int kPairs, bool kVector>
-  static __device__ __forceinline__ Angles<float, kPairs> load(const FewRopeParams& params,
-                                                               const Place& place, int pair) {
+  static __device__ __forceinline__ Angles<float, kPairs> load(const FewMropeParams& params,
+                                                               const Place<int>& place, int pair) {
     return load_each<kPairs>(params, place, pair);
   }
 
  private:
-  template <int kPairs, typename Params>
+  template <int kPairs, typename Params, typename Offset>
   static __device__ __forceinline__ Angles<float, kPairs> load_each(const Params& params,
-                                                                    const Place& place, int pair) {
+                                                                    const Place<Offset>& place,
+                                                                    int pair) {
     Angles<float, kPairs> angles;
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      const int64_t row = place.row(axis_of(params, pair + i));
-      const float* values = params.cos_sin + row + pair + i;
+      const Offset row = place.row(axis_of(params, pair + i));
+      const float* values = params.cos_sin + (row + pair + i);
       angles.cos[i] = row < 0 ? quiet_nan<float>() : values[0];
       angles.sin[i] = row < 0 ? quiet_nan<float>() : values[params.rotary_dim / 2];
     }
@@ -466,7 +467,7 @@ __device__ __forceinline__ void rotate_heads(const typename Source::Params& para
 // The same where latency is all there is: a head is one item. Block (x, y): x slots of y heads.
 // Grid: (ceil(heads / y), tokens). Alignment as with kVector. Roofline: latency.
 template <typename T, typename Source, int kPairs, bool kNeox>
-__device__ __forceinline__ void rotate_few(const FewRopeParams& params) {
+__device__ __forceinline__ void rotate_few(const typename Source::FewParams& params) {
   using Slot = Slot<T, kPairs, kNeox, true>;
   const int head = static_cast<int>(blockIdx.x * blockDim.y + threadIdx.y);
   const int token = static_cast<int>(blockIdx.y);

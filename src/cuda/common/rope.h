@@ -70,7 +70,9 @@ struct FewRopeParams {
   int num_positions;
   int num_tokens;
   bool wide_positions, in_place;
-  unsigned axes[kRopeAxisWords];  // mrope only: two bits a pair
+};
+struct FewMropeParams : FewRopeParams {
+  unsigned axes[kRopeAxisWords];  // two bits a pair
 };
 
 struct Rope3dParams {

@@ -114,8 +114,54 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
   }
 }
 
+// As rotate_few of rope.cuh; heads of values come after those of k. Grid: (ceil(heads / y),
+// tokens).
+template <typename T, int kPairs, bool kNeox>
+__device__ __forceinline__ void rope_store_few(const FewRopeStoreParams& params) {
+  using Slot = Slot<T, kPairs, kNeox, true>;
+  const int head = static_cast<int>(blockIdx.x * blockDim.y + threadIdx.y);
+  const int token = static_cast<int>(blockIdx.y);
+  const int num_keys = params.num_heads - params.num_first_heads;
+  if (head >= params.num_heads + num_keys) return;
+  const bool is_query = head < params.num_first_heads, is_value = head >= params.num_heads;
+  const int index = head - (is_query ? 0 : is_value ? params.num_heads : params.num_first_heads);
+  const int token_stride = is_value ? params.value_token_stride : params.in_token_stride[!is_query];
+  const int head_stride = is_value ? params.value_head_stride : params.in_head_stride[!is_query];
+  const T* in = static_cast<const T*>(is_value ? params.values : params.in[!is_query]) +
+                (token * token_stride + index * head_stride);
+  const Slot slot(threadIdx.x, TablePositions::rotary_pairs(params), params.head_dim);
+
+  wait_for_previous_kernels();
+  allow_next_kernel();
+  const auto position = TablePositions::place_of(params, token);
+  int cache_slot = -1;
+  if (!is_query && token < params.num_stored) {
+    cache_slot = integer_below(params.num_slots, params.slots, params.wide_slots, token);
+  }
+  auto values = slot.load(in);
+  if (slot.pair >= 0 && !is_value) {
+    Slot::rotate_all(values, TablePositions::load<kPairs, true>(params, position, slot.pair));
+  }
+  T* out;
+  if (is_query) {
+    out = static_cast<T*>(params.out[0]) +
+          (token * params.out_token_stride[0] + index * params.out_head_stride[0]);
+  } else {
+    if (cache_slot < 0) return;
+    out = static_cast<T*>(params.caches[is_value]) +
+          static_cast<int64_t>(cache_slot) * params.slot_stride[is_value] +
+          static_cast<int64_t>(index) * params.cache_head_stride[is_value];
+  }
+  slot.store(out, values);
+}
+
 }  // namespace ac4k
 
+#define AC4K_ROPE_STORE_FEW(name, T, kNeox)                                   \
+  extern "C" __global__ void __launch_bounds__(ac4k::kRopeTableThreads) name( \
+      const __grid_constant__ ac4k::FewRopeStoreParams params) {              \
+    ac4k::rope_store_few<T, 8 / sizeof(T), kNeox>(params);                    \
+  }
 #define AC4K_ROPE_STORE_KERNEL(name, T, Format, kPairs, kHeads, kNeox, kVector) \
   extern "C" __global__ void __launch_bounds__(ac4k::kRopeThreads) name(        \
       const __grid_constant__ ac4k::RopeStoreParams params) {                   \
@@ -129,9 +175,11 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
   AC4K_ROPE_STORE_KERNEL(rope_store_##format##_any_neox_##suffix, T, Format, 1, 1, true, false)   \
   AC4K_ROPE_STORE_KERNEL(rope_store_##format##_any_interleaved_##suffix, T, Format, 1, 1, false,  \
                          false)
-#define AC4K_ROPE_STORE(T, suffix)                    \
-  AC4K_ROPE_STORE_FORMAT(T, suffix, SameFormat, same) \
-  AC4K_ROPE_STORE_FORMAT(T, suffix, E4M3, e4m3)       \
+#define AC4K_ROPE_STORE(T, suffix)                                   \
+  AC4K_ROPE_STORE_FEW(rope_store_few_neox_##suffix, T, true)         \
+  AC4K_ROPE_STORE_FEW(rope_store_few_interleaved_##suffix, T, false) \
+  AC4K_ROPE_STORE_FORMAT(T, suffix, SameFormat, same)                \
+  AC4K_ROPE_STORE_FORMAT(T, suffix, E4M3, e4m3)                      \
   AC4K_ROPE_STORE_FORMAT(T, suffix, E5M2, e5m2)
 
 AC4K_ROPE_STORE(float, f32)

@@ -17,6 +17,16 @@ inline constexpr bool is_same = false;
 template <typename A>
 inline constexpr bool is_same<A, A> = true;
 
+// Of what is counted: 32 bits where the host checked that they do.
+template <bool kSmall>
+struct IndexType {
+  using type = unsigned;
+};
+template <>
+struct IndexType<false> {
+  using type = int64_t;
+};
+
 // 16-bit types compute in float, the others in themselves.
 template <typename T>
 struct ComputeType {
