@@ -28,6 +28,15 @@ Status check_scales(const Call& call, const KvCachePlaces& at, DType cache_type,
   return AC4K_OK;
 }
 
+bool blocks_follow(const cpu::KvCacheArgs& args) {
+  if (args.num_blocks == 1) return true;
+  bool follow = true;
+  for (const cpu::KvCachePart& part : args.parts) {
+    follow = follow && part.block_stride == args.block_size * part.slot_stride;
+  }
+  return follow;
+}
+
 cpu::KvCachePart kv_cache_part(const Call& call, const KvCachePlaces& at, int index,
                                const DLTensor& tokens) {
   const DLTensor& cache = call.tensor(at.caches + index);
@@ -149,7 +158,6 @@ Status launch(cuda::Kernel& kernel, const Call& call, const cpu::KvCacheArgs& ar
   params.num_slots = args.num_blocks * args.block_size;
   params.num_heads = static_cast<unsigned>(args.num_heads);
   params.wide_slots = args.slot_type == DType::i64;
-  bool blocks_follow = true;
   for (size_t i = 0; i < 2; ++i) {
     const cpu::KvCachePart& part = args.parts[i];
     params.parts[i] = {part.tokens,
@@ -161,9 +169,8 @@ Status launch(cuda::Kernel& kernel, const Call& call, const cpu::KvCacheArgs& ar
                        part.slot_stride / word,
                        part.cache_head_stride / word,
                        static_cast<int>(part.scale_stride)};
-    blocks_follow = blocks_follow && part.block_stride == args.block_size * part.slot_stride;
   }
-  params.block_size = blocks_follow || args.num_blocks == 1 ? 0 : args.block_size;
+  params.block_size = blocks_follow(args) ? 0 : args.block_size;
   const int64_t head_units = args.head_dim / unit, units = head_units * args.num_heads;
   constexpr int64_t kMaxUnits = 0x7fffffff;
   if (units > kMaxUnits) {
@@ -193,12 +200,11 @@ struct KvKernels {
 bool few_copies(const cpu::KvCacheArgs& args, FewKvCopyParams& params) {
   const int64_t word = kHalfVectorBytes / size_of(args.type);
   const int64_t num_slots = args.num_blocks * args.block_size;
-  bool fits = args.num_heads == 1 && num_slots <= INT32_MAX;
+  bool fits = args.num_heads == 1 && num_slots <= INT32_MAX && blocks_follow(args);
   for (size_t i = 0; i < 2; ++i) {
     const cpu::KvCachePart& part = args.parts[i];
     fits = fits && part.token_stride >= 0 && part.token_stride <= INT32_MAX &&
-           part.slot_stride >= 0 && part.slot_stride <= INT32_MAX &&
-           (args.num_blocks == 1 || part.block_stride == args.block_size * part.slot_stride);
+           part.slot_stride >= 0 && part.slot_stride <= INT32_MAX;
     params.tokens[i] = part.tokens;
     params.cache[i] = part.cache;
     params.token_stride[i] = static_cast<unsigned>(part.token_stride / word);

@@ -16,6 +16,8 @@ inline constexpr int kNHD = 0;  // the first layout
 inline bool is_fp8(DType type) { return type == DType::f8e4m3 || type == DType::f8e5m2; }
 
 Status check_scales(const Call& call, const KvCachePlaces& at, DType cache_type, int64_t num_heads);
+// Whether the blocks of both caches follow each other like slots, so that nobody need find one.
+bool blocks_follow(const cpu::KvCacheArgs& args);
 // Keys (0) or values (1).
 cpu::KvCachePart kv_cache_part(const Call& call, const KvCachePlaces& at, int index,
                                const DLTensor& tokens);

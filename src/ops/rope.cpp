@@ -74,7 +74,8 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
   shape.threads = kRopeTableThreads;
   const int64_t few_slots = few_slots_of(neox, shape);
   FewMropeParams few{};
-  if (shape.vectors && few_slots <= kRopeTableThreads && R / 2 <= kRopeAxesAWord * kRopeAxisWords &&
+  const bool axes_fit = sections == nullptr || R / 2 <= kRopeAxesAWord * kRopeAxisWords;
+  if (shape.vectors && few_slots <= kRopeTableThreads && axes_fit &&
       call.dim(kP) <= INT32_MAX / std::max<int64_t>(R, 1) && tensors.few_heads(few)) {
     complete(few);
     if (sections == nullptr) {

@@ -13,6 +13,9 @@
 
 namespace ac4k {
 
+// Few heads are at most kFewHeads: times such a stride, 32 bits hold their offsets.
+inline constexpr int64_t kFewHeads = 1 << 12, kMostFewStride = 1 << 18;
+
 // q, or q and k: [tokens..., heads, head_dim], the last dim contiguous, and where they go. Token
 // dims that all of them can walk as one are merged.
 class RopeTensors {
@@ -39,10 +42,7 @@ class RopeTensors {
     return num_tokens_ * (num_heads(0) + (count_ > 1 ? num_heads(1) : 0));
   }
   // So small that latency is all there is: more threads are better than more work for each.
-  bool is_small() const {
-    constexpr int64_t kFewHeads = 1 << 12;
-    return num_heads() <= kFewHeads;
-  }
+  bool is_small() const { return num_heads() <= kFewHeads; }
 
   cpu::RopeArgs cpu_args(DType type) const;
   // Everything but weights and what depends on the kernel's shape.

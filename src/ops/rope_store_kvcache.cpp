@@ -86,7 +86,6 @@ KvCacheParams cache_params(const cpu::KvCacheArgs& args) {
   params.num_slots = args.num_blocks * args.block_size;
   params.num_heads = static_cast<unsigned>(args.num_heads);
   params.wide_slots = args.slot_type == DType::i64;
-  bool blocks_follow = true;
   for (size_t i = 0; i < 2; ++i) {
     const cpu::KvCachePart& part = args.parts[i];
     params.parts[i].cache = part.cache;
@@ -95,9 +94,8 @@ KvCacheParams cache_params(const cpu::KvCacheArgs& args) {
     params.parts[i].slot_stride = part.slot_stride;
     params.parts[i].cache_head_stride = part.cache_head_stride;
     params.parts[i].scale_stride = static_cast<int>(part.scale_stride);
-    blocks_follow = blocks_follow && part.block_stride == args.block_size * part.slot_stride;
   }
-  params.block_size = blocks_follow || args.num_blocks == 1 ? 0 : args.block_size;
+  params.block_size = blocks_follow(args) ? 0 : args.block_size;
   return params;
 }
 
@@ -115,7 +113,6 @@ KvCacheParams cache_params(const cpu::KvCacheArgs& args) {
 // What the kernel for few heads takes; false where it does not.
 bool few_params(const RopeTensors& tensors, const cpu::KvCacheArgs& cache,
                 const RopeStoreParams& params, FewRopeStoreParams& few) {
-  constexpr int64_t kMostStride = 1 << 18;  // as RopeTensors::few_heads has it
   if (cache.cache_type != cache.type || params.cache.block_size != 0 ||
       params.cache.num_slots > INT32_MAX ||
       params.rope.num_positions > INT32_MAX / std::max(params.rope.rotary_dim, 1) ||
@@ -132,8 +129,8 @@ bool few_params(const RopeTensors& tensors, const cpu::KvCacheArgs& cache,
     few.slot_stride[i] = static_cast<int>(part.slot_stride);
     few.cache_head_stride[i] = static_cast<int>(part.cache_head_stride);
   }
-  if (!fits(params.value_token_stride, kMostStride) ||
-      !fits(params.value_head_stride, kMostStride)) {
+  if (!fits(params.value_token_stride, kMostFewStride) ||
+      !fits(params.value_head_stride, kMostFewStride)) {
     return false;
   }
   few.cos_sin = params.rope.cos_sin;

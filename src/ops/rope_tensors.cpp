@@ -45,7 +45,6 @@ RopeHeads RopeTensors::cuda_heads() const {
 
 bool RopeTensors::few_heads(FewRopeParams& params) const {
   if (!is_small() || views_.ndim != 1) return false;
-  constexpr int64_t kMostStride = 1 << 18;  // times fewer than 2^12 tokens or heads: 32 bits
   params.num_first_heads = static_cast<int>(num_heads(0));
   params.num_heads = static_cast<int>(num_heads(0) + (count_ > 1 ? num_heads(1) : 0));
   params.head_dim = static_cast<int>(head_dim());
@@ -54,7 +53,7 @@ bool RopeTensors::few_heads(FewRopeParams& params) const {
   for (size_t i = 0; i < count_; ++i) {
     const Strides in = in_strides(i), out = out_strides(i);
     for (const int64_t stride : {in.head, out.head, in.tokens[0], out.tokens[0]}) {
-      if (stride < -kMostStride || stride > kMostStride) return false;
+      if (stride < -kMostFewStride || stride > kMostFewStride) return false;
     }
     params.in[i] = data_of(*in_[i]);
     params.out[i] = data_of(*out_[i]);

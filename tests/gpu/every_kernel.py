@@ -16,6 +16,7 @@ from ac4k.bench.case import Case, arguments_of, case_of
 from ac4k.bench.inputs import dtypes_of
 
 TOKENS = (1, 9, 24, 40, 72, 130, 260)  # one for each kernel of the mixed-input engine
+MANY_ROWS, MANY_HEADS = 600, 4800
 # Every tile of it, splits, row tiles that have no others, launches in two parts.
 ALL_CONFIGS = ((7, 150, 512), (600, 150, 512))
 
@@ -27,6 +28,8 @@ def shapes_of(case: Case) -> list[tuple[int, ...]]:
     first = list(shapes[0])
     if case.tokens_at is None:  # rows that are no whole vectors, where the op takes them
         shapes.append((*first[:-1], max(first[-1] - 3, 1)))
+        # More than the kernels for small sizes take.
+        shapes.append((MANY_HEADS // first[1] if len(first) > 2 else MANY_ROWS, *first[1:]))
     else:
         for tokens in TOKENS:
             first[case.tokens_at] = tokens

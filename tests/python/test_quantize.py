@@ -167,7 +167,9 @@ def test_given_global_scale(device: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("granularity", GRANULARITIES)
-@pytest.mark.parametrize("shape", [(5, 7, 160), (129, 255), (257, 1024), (7,), (3, 4099)])
+@pytest.mark.parametrize(
+    "shape", [(5, 7, 160), (129, 255), (257, 1024), (7,), (3, 4099), (600, 136)]
+)
 def test_dequantize(device: str, dtype: str, granularity: str, shape: tuple[int, ...]) -> None:
     scale = given_scale(shape, granularity, device)
     codes = torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(1))
@@ -185,7 +187,7 @@ def test_dequantize(device: str, dtype: str, granularity: str, shape: tuple[int,
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("shape", [(1, 32), (5, 7, 160), (129, 288), (64, 4096)])
+@pytest.mark.parametrize("shape", [(1, 32), (5, 7, 160), (129, 288), (64, 4096), (600, 96)])
 def test_dequantize_blocks(device: str, dtype: str, shape: tuple[int, ...]) -> None:
     x = random(shape, dtype, device, 4)
     for layout in ("plain", "tiled"):

@@ -34,6 +34,7 @@ import ac4k
         ((3,), (1, 2), 1100, 1100),
         ((2,), (1, 1), 4352, 4352),
         ((65,), (12, 12), 128, 128),
+        ((1100,), (3, 1), 64, 32),
     ],
 )
 def test_rope(
@@ -218,6 +219,19 @@ def test_mrope(
     plain = ac4k.rope(q, same[0].view(2, 7), table, k, style=style)
     assert torch.equal(ac4k.mrope(q, same, table, **options), plain[0])
     positions[1, 3], positions[2, 5] = 30, -1
+    results = ac4k.mrope(q, positions, table, k, **options)
+    assert_right("mrope", results, q, positions, table, k, **options)
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("sections", [(16, 24, 24, False), (20, 21, 23, False), (24, 20, 20, True)])
+def test_mrope_of_many_heads(device: str, style: Any, sections: tuple[int, int, int, bool]) -> None:
+    """Other kernels than those of few, which all the others here are."""
+    q, k = random((600, 5, 128), "bf16", device, 1), random((600, 3, 128), "bf16", device, 2)
+    positions, table = positions_of((3, 600), 30, device), table_of(128, 30, device)
+    positions[1, 3], positions[2, 5] = 30, -1
+    names = ("section_t", "section_h", "section_w", "interleaved_sections")
+    options = {**dict(zip(names, sections, strict=True)), "style": style}
     results = ac4k.mrope(q, positions, table, k, **options)
     assert_right("mrope", results, q, positions, table, k, **options)
 

@@ -149,7 +149,13 @@ CACHES = {"same": None, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 @pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize(
     ("tokens", "heads", "dim", "rotary"),
-    [(19, (4, 2), 128, 128), (5, (3, 3), 96, 64), (7, (1, 5), 10, 6), (3, (2, 1), 7, 2)],
+    [
+        (19, (4, 2), 128, 128),
+        (5, (3, 3), 96, 64),
+        (7, (1, 5), 10, 6),
+        (3, (2, 1), 7, 2),
+        (1400, (2, 1), 32, 32),
+    ],
 )
 def test_rope_store_kvcache(
     device: str,

@@ -24,7 +24,8 @@ _MIN_ROUNDS = 5
 _MAX_SETS = 8192
 _MAX_GRAPH_NODES = 8192
 _LONG_SAMPLES = 4
-# A GPU's sample that lasts so long is a mean of thousands of calls: a few of them are enough.
+# A GPU's sample that lasts so long is a mean of many calls, or of such that take long themselves:
+# what is between two samples does not show in it, and a few of them are enough.
 _LONG_US = 20_000.0
 _LONG_ROUNDS = 3
 _GOLDEN_SECTION = (math.sqrt(5) - 1) / 2

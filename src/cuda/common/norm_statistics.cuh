@@ -57,6 +57,22 @@ inline constexpr bool kSumByProducts = sizeof(T) == 2 && kVectors > 2;
 template <typename T, int kVectors>
 inline constexpr int kSumLanes = kSumByProducts<T, kVectors> ? 4 : 1;
 
+template <bool kSquares, typename T, int kVectors>
+__device__ __forceinline__ float sum_by_additions(const RowRegisters<T, kVectors>& x) {
+  float sums[2] = {};
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    float values[Vector<T>::kSize];
+    widen(x.vectors[i], values);
+#pragma unroll
+    for (int j = 0; j < Vector<T>::kSize; ++j) {
+      float& sum = sums[j % 2];
+      sum = kSquares ? __fmaf_rn(values[j], values[j], sum) : sum + values[j];
+    }
+  }
+  return sums[0] + sums[1];
+}
+
 // The sum of a thread's numbers, or that of kSumLanes lanes, which have part of the same row. Where
 // a row has ended there are zeros.
 template <typename T, int kVectors>
@@ -71,15 +87,7 @@ __device__ __forceinline__ float sum_of(const RowRegisters<T, kVectors>& x) {
     }
     return sums[0] + sums[2];
   } else {
-    float sums[2] = {};
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      float values[Vector<T>::kSize];
-      widen(x.vectors[i], values);
-#pragma unroll
-      for (int j = 0; j < Vector<T>::kSize; ++j) sums[j % 2] += values[j];
-    }
-    return sums[0] + sums[1];
+    return sum_by_additions<false>(x);
   }
 }
 
@@ -104,17 +112,7 @@ __device__ __forceinline__ float sum_of_squares(const RowRegisters<T, kVectors>&
     const float sum = group % 2 == 0 ? even[0] + odd[2] : even[1] + odd[3];
     return __shfl_sync(kWholeWarp, sum, static_cast<int>(group * 4 + group / 2));
   } else {
-    float sums[2] = {};
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      float values[Vector<T>::kSize];
-      widen(x.vectors[i], values);
-#pragma unroll
-      for (int j = 0; j < Vector<T>::kSize; ++j) {
-        sums[j % 2] = __fmaf_rn(values[j], values[j], sums[j % 2]);
-      }
-    }
-    return sums[0] + sums[1];
+    return sum_by_additions<true>(x);
   }
 }
 
@@ -165,8 +163,8 @@ __device__ __forceinline__ bool row_statistics(
     float inverse_columns, float eps, RowStatistics (&statistics)[Group::kNumRows]) {
   constexpr int kRows = Group::kNumRows;
   constexpr int kShared = kSumLanes<T, kVectors>;
-  float sums[kRows], squares[kRows];
   if constexpr (kKind == NormKind::rms) {
+    float squares[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) squares[r] = sum_of_squares(x[r]);
     Group::template reduce<Sum, 0, kShared>(squares);
@@ -176,6 +174,7 @@ __device__ __forceinline__ bool row_statistics(
     }
     return false;
   }
+  float sums[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) sums[r] = sum_of(x[r]);
   if constexpr (sizeof(T) == 2) {

@@ -4,7 +4,6 @@
 
 #include "sm90a/mixed_weights.cuh"
 #include "sm90a/mma.cuh"
-#include "sm90a/packed_w4.cuh"
 
 namespace ac4k {
 

@@ -66,6 +66,15 @@ __device__ __forceinline__ uint32_t shift_right(uint32_t value) {
 __device__ __forceinline__ float2 halves(uint32_t pair) {
   return __half22float2(*reinterpret_cast<const __half2*>(&pair));
 }
+// Two numbers of T, as they lie next to each other.
+template <typename T>
+__device__ __forceinline__ float2 widen_pair(uint32_t pair) {
+  if constexpr (is_same<T, __half>) {
+    return halves(pair);
+  } else {
+    return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
+  }
+}
 
 template <typename T>
 __device__ __forceinline__ uint32_t pair_of(float low, float high) {

@@ -6,16 +6,6 @@
 
 namespace ac4k {
 
-// Two numbers of T, as they lie next to each other.
-template <typename T>
-__device__ __forceinline__ float2 widen_pair(uint32_t pair) {
-  if constexpr (is_same<T, __half>) {
-    return halves(pair);
-  } else {
-    return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u)};
-  }
-}
-
 // Nibbles minus kZero. In half two of the four places need no shift: an upper nibble is 16 times
 // itself behind 1024, which one multiplication and addition undo, exactly.
 template <int kSubBlocks, int kZero>
