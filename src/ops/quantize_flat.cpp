@@ -25,7 +25,10 @@ FlatPlan flat_plan(const cuda::DeviceProperties& device, int64_t num_elements, i
     plan.config.grid.x = static_cast<uint32_t>(blocks);
     plan.config.block.x =
         static_cast<uint32_t>(ceil_div(share, int64_t{32} * plan.units_a_thread) * 32);
-    if (blocks > 1) plan.config.cluster = {plan.config.grid.x, 1, 1};
+    if (blocks > 1) {
+      plan.config.cluster = {static_cast<uint32_t>(blocks), 1, 1};
+      plan.config.grid.x *= static_cast<uint32_t>(plan.units_a_thread);
+    }
     return plan;
   }
   constexpr int64_t kShareElements = kShareUnits * kUnit;

@@ -22,13 +22,15 @@ TEST(FlatPlan, CoversTheTensor) {
       const int64_t blocks = plan.config.grid.x, threads = plan.config.block.x;
       EXPECT_EQ(plan.in_cluster, units <= cluster_units(cluster_blocks)) << units;
       if (plan.in_cluster) {
-        EXPECT_LE(blocks, cluster_blocks);
-        EXPECT_EQ(plan.config.cluster.x, blocks > 1 ? blocks : 0);
+        const int64_t in_cluster = std::max<int64_t>(plan.config.cluster.x, 1);
+        EXPECT_LE(in_cluster, cluster_blocks);
+        EXPECT_EQ(blocks, in_cluster > 1 ? in_cluster * plan.units_a_thread : 1);
+        EXPECT_TRUE(in_cluster > 1 || 4 * plan.units_a_thread == kClusterTensorUnits);
         EXPECT_EQ(threads % 32, 0);
         EXPECT_LE(threads, kClusterTensorThreads);
         EXPECT_EQ(kClusterTensorUnits % plan.units_a_thread, 0);
         EXPECT_LE(kClusterTensorUnits, 4 * plan.units_a_thread);
-        EXPECT_GE(blocks * threads * plan.units_a_thread, units);
+        EXPECT_GE(in_cluster * threads * plan.units_a_thread, units);
       } else {
         EXPECT_TRUE(plan.config.cooperative);
         EXPECT_LE(blocks, device.sm_count);

@@ -37,9 +37,10 @@ struct ExtentArray {
   }
 };
 
-// Grid: one cluster, or one block without any. Registers hold x while each block sends its extent
-// to all others: all they have to agree on. Of the barriers of the cluster only the one that says
-// that all have started. Roofline: latency.
+// Grid: one block, or as many clusters as a thread has units. Each cluster reads all of x and
+// agrees on the extent: registers hold x while each block sends its own to all others. Then each
+// encodes one unit of every thread's. Of the barriers of the cluster only the one that says that
+// all have started. Roofline: latency.
 template <typename Codes, int kUnits>
 __device__ __forceinline__ void quantize_in_cluster_of(const typename Codes::Params& params) {
   using T = typename Codes::Element;
@@ -49,16 +50,16 @@ __device__ __forceinline__ void quantize_in_cluster_of(const typename Codes::Par
   __shared__ BlockExtents of_blocks;
   __shared__ uint64_t received_barrier;
   const uint32_t received = shared_address(&received_barrier);
-  const uint32_t rank = blockIdx.x, num_blocks = gridDim.x;
+  // One block has no cluster that could be sent to, and few units.
+  const bool alone = kUnits == kClusterTensorUnits / 4 && gridDim.x == 1;
+  const uint32_t num_blocks = alone ? 1 : gridDim.x / kUnits;
+  const uint32_t rank = alone ? 0 : cluster_rank(), cluster = alone ? 0 : blockIdx.x / num_blocks;
   const auto num_units = static_cast<uint32_t>(params.num_elements) / kUnit;
   const uint32_t first = rank * blockDim.x + threadIdx.x, step = num_blocks * blockDim.x;
-  const bool alone = num_blocks == 1;  // then there is no cluster that could be sent to
   if (!alone) {
     if (threadIdx.x == 0) {
       init_barrier(received, 1);
       publish_barriers();
-      arrive_and_expect(received,
-                        num_blocks * BlockExtents::kParts * static_cast<uint32_t>(sizeof(float)));
     }
     cluster_announce();
   }
@@ -82,6 +83,10 @@ __device__ __forceinline__ void quantize_in_cluster_of(const typename Codes::Par
   if (lane == 0) of_warps.store(warp, extent);
   __syncthreads();
   if (!alone) {
+    if (threadIdx.x == 0) {
+      arrive_and_expect(received,
+                        num_blocks * BlockExtents::kParts * static_cast<uint32_t>(sizeof(float)));
+    }
     cluster_wait();  // all blocks have started, their barriers are initialised
     if (warp == 0) {
       extent = of_warps.extent_of(warps);
@@ -92,19 +97,27 @@ __device__ __forceinline__ void quantize_in_cluster_of(const typename Codes::Par
       }
     }
   }
-  typename Codes::Prepared prepared[kUnits];
-#pragma unroll
-  for (int i = 0; i < kUnits; ++i) prepared[i] = Codes::prepare(units[i]);
   if (alone) {
-    extent = of_warps.extent_of(warps);
+    typename Codes::Prepared prepared[kUnits];
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) prepared[i] = Codes::prepare(units[i]);
+    const typename Codes::Rule rule = Codes::rule_of(params, of_warps.extent_of(warps));
+    Codes::encode_units(params, first, step, num_units, units, prepared, rule);
+    if (first == 0) Codes::store_rule(params, rule);
+    Codes::store_padding(params, first, step);
   } else {
+    Unit<T> own[1] = {units[0]};
+#pragma unroll
+    for (int i = 1; i < kUnits; ++i) {
+      if (cluster == i) own[0] = units[i];
+    }
+    typename Codes::Prepared prepared[1] = {Codes::prepare(own[0])};
     wait_for(received, 0);
-    extent = of_blocks.extent_of(num_blocks);
+    const typename Codes::Rule rule = Codes::rule_of(params, of_blocks.extent_of(num_blocks));
+    Codes::encode_units(params, first + cluster * step, step, num_units, own, prepared, rule);
+    if (blockIdx.x == 0 && threadIdx.x == 0) Codes::store_rule(params, rule);
+    Codes::store_padding(params, first + cluster * step, kUnits * step);
   }
-  const typename Codes::Rule rule = Codes::rule_of(params, extent);
-  Codes::encode_units(params, first, step, num_units, units, prepared, rule);
-  if (first == 0) Codes::store_rule(params, rule);
-  Codes::store_padding(params, first, step);
 }
 template <typename Codes>
 __device__ __forceinline__ void quantize_in_cluster(const typename Codes::Params& params) {
