@@ -33,7 +33,7 @@ Status run_cuda(const Call& call) {
   const RowView out(call.output(kOut)), sum(call.output(kSum));
   const void* weight = data_or_null(call, kWeight);
   AC4K_TRY(check_num_rows(call, x.num_rows()));
-  const NormPlan plan(call.dim(kN), size_of(call.type()),
+  const NormPlan plan(kRowVariants, call.dim(kN), size_of(call.type()),
                       x.is_aligned() && residual.is_aligned() && out.is_aligned() &&
                           sum.is_aligned() && is_aligned(weight));
   AddNormParams params{.part = norm_part(x, out, weight, nullptr, call.dim(kN)),

@@ -88,7 +88,7 @@ int64_t columns_of(const Call& call, const RowView& x) {
 template <typename Params, const Places& kPlaces>
 Status launch(NormKernelTable& kernels, const Call& call, bool aligned, const Params& norm) {
   const RowView x(call.tensor(kX));
-  const NormPlan plan(columns_of(call, x), size_of(call.type()),
+  const NormPlan plan(kFullRowVariants, columns_of(call, x), size_of(call.type()),
                       aligned && is_aligned(data_of(call.output(kCodes))));
   const int64_t blocks = std::max<int64_t>(ceil_div(x.num_rows(), plan.rows_per_block), 1);
   const DType type = call.type(kQ);

@@ -56,14 +56,14 @@ struct NormPlan {
   int64_t whole_columns = -1;  // of rows whose threads have all their vectors
 
   // `aligned`: all rows, weights and biases begin at multiples of 16 bytes.
-  NormPlan(int64_t num_columns, int64_t element_bytes, bool aligned) {
+  NormPlan(const RowVariants& variants, int64_t num_columns, int64_t element_bytes, bool aligned) {
     if (!aligned || num_columns * element_bytes % kVectorBytes != 0) {
       kernel = kNormAny;
       block = row_loop_block(num_columns);
       return;
     }
     const int64_t num_vectors = num_columns * element_bytes / kVectorBytes;
-    const RowPlan plan(num_vectors);
+    const RowPlan plan(variants, num_vectors);
     kernel = static_cast<size_t>(plan.variant);  // kNormLoop is the next after the variants
     block = kernel == kNormLoop ? row_loop_block(num_vectors) : plan.block;
     rows_per_block = plan.rows_per_block;
@@ -87,7 +87,7 @@ inline Status launch_norm(NormKernelTable& kernels, const Call& call, const RowV
                           const RowView& out, const void* weight, const void* bias, bool has_bias,
                           int64_t num_columns, float eps, bool cast_first) {
   AC4K_TRY(check_num_rows(call, x.num_rows()));
-  const NormPlan plan(num_columns, size_of(call.type()),
+  const NormPlan plan(has_bias ? kFullRowVariants : kRowVariants, num_columns, size_of(call.type()),
                       x.is_aligned() && out.is_aligned() && is_aligned(weight) && is_aligned(bias));
   const int64_t blocks = ceil_div(x.num_rows(), plan.rows_per_block);
   NormParams params{.parts = {norm_part(x, out, weight, bias, num_columns), {}},

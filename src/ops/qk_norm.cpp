@@ -101,7 +101,7 @@ Status run_cuda(const Call& call) {
     aligned = aligned && x.is_aligned() && out.is_aligned() && is_aligned(weight) &&
               columns * element_bytes % kVectorBytes == 0;
   }
-  const NormPlan plan(longest, element_bytes, aligned);
+  const NormPlan plan(kRowVariants, longest, element_bytes, aligned);
   for (NormPart& part : params.parts) part.plain = plan.is_plain(part, false);
   if (plan.kernel == kNormPairVariant && num_rows[kQ] == num_rows[kK]) {
     return launch_1d(pairs[norm_type(call.type())], call, num_rows[kQ], plan.block, params);

@@ -72,7 +72,9 @@ class RowView {
   CollapsedViews<1> views_;
 };
 
-// How a kernel of kRowVariants is launched for rows of `num_vectors`: the first variant that holds
+using RowVariants = RowVariant[kNumRowVariants];
+
+// How a kernel of `variants` is launched for rows of `num_vectors`: the first variant that holds
 // them, or kNumRowVariants when none does.
 struct RowPlan {
   int variant = kNumRowVariants;
@@ -80,12 +82,12 @@ struct RowPlan {
   int64_t rows_per_block = 1;
   bool is_whole = false;  // every thread has all its vectors
 
-  explicit RowPlan(int64_t num_vectors) {
+  RowPlan(const RowVariants& variants, int64_t num_vectors) {
     for (variant = 0; variant < kNumRowVariants; ++variant) {
-      if (num_vectors <= kRowVariants[variant].max_vectors) break;
+      if (num_vectors <= variants[variant].max_vectors) break;
     }
     if (variant == kNumRowVariants) return;
-    const RowVariant& chosen = kRowVariants[variant];
+    const RowVariant& chosen = variants[variant];
     const auto threads = static_cast<uint32_t>(ceil_div(num_vectors, chosen.vectors_per_thread));
     if (chosen.whole_block) {
       block.x = static_cast<uint32_t>(ceil_div(threads, 32) * 32);

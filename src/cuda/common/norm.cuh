@@ -247,6 +247,11 @@ __device__ __forceinline__ void normalised_rows(const Params& params, const Norm
   }
 }
 
+template <NormKind kKind>
+inline constexpr const RowVariant (&kNormVariants)[kNumRowVariants] = kKind == NormKind::layer
+                                                                          ? kFullRowVariants
+                                                                          : kRowVariants;
+
 template <NormKind kKind, typename Params>
 __device__ constexpr int norm_blocks(const RowVariant& variant) {
   // Threads with many vectors do not hold all of a bias at once.
@@ -422,13 +427,14 @@ __device__ __forceinline__ void norm_loop(const Params& params) {
 }  // namespace ac4k
 
 // Entry points <name>_{0..5}_<type>, by row variant, <name>_loop_<type> and <name>_any_<type>.
-#define AC4K_NORM_VARIANT(name, kind, T, suffix, Params, i)                     \
-  extern "C" __global__ void                                                    \
-      __launch_bounds__(ac4k::kRowVariants[i].max_threads,                      \
-                        (ac4k::norm_blocks<ac4k::NormKind::kind, ac4k::Params>( \
-                            ac4k::kRowVariants[i])))                            \
-      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {      \
-    ac4k::norm_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params);    \
+#define AC4K_NORM_VARIANT(name, kind, T, suffix, Params, i)                                 \
+  extern "C" __global__ void                                                                \
+      __launch_bounds__(ac4k::kNormVariants<ac4k::NormKind::kind>[i].max_threads,           \
+                        (ac4k::norm_blocks<ac4k::NormKind::kind, ac4k::Params>(             \
+                            ac4k::kNormVariants<ac4k::NormKind::kind>[i])))                 \
+      name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {                  \
+    ac4k::norm_rows<ac4k::NormKind::kind, T, ac4k::kNormVariants<ac4k::NormKind::kind>[i]>( \
+        params);                                                                            \
   }
 #define AC4K_NORM_LOOP(name, variant, kind, T, suffix, Params, bytes)                              \
   extern "C" __global__ void __launch_bounds__(ac4k::kRowLoopThreads) name##_##variant##_##suffix( \

@@ -297,11 +297,11 @@ __device__ __forceinline__ void norm_quant_loop(const Params& params) {
 // Entry points as in norm.cuh.
 #define AC4K_NORM_QUANT_VARIANT(name, kind, T, suffix, Params, i)                               \
   extern "C" __global__ void                                                                    \
-      __launch_bounds__(ac4k::kRowVariants[i].max_threads,                                      \
+      __launch_bounds__(ac4k::kFullRowVariants[i].max_threads,                                  \
                         (ac4k::norm_blocks<ac4k::NormKind::kind, decltype(ac4k::Params::norm)>( \
-                            ac4k::kRowVariants[i])))                                            \
+                            ac4k::kFullRowVariants[i])))                                        \
       name##_##i##_##suffix(const __grid_constant__ ac4k::Params params) {                      \
-    ac4k::norm_quant_rows<ac4k::NormKind::kind, T, ac4k::kRowVariants[i]>(params);              \
+    ac4k::norm_quant_rows<ac4k::NormKind::kind, T, ac4k::kFullRowVariants[i]>(params);          \
   }
 #define AC4K_NORM_QUANT_LOOP(name, variant, kind, T, suffix, Params, bytes)                        \
   extern "C" __global__ void __launch_bounds__(ac4k::kRowLoopThreads) name##_##variant##_##suffix( \

@@ -32,19 +32,30 @@ struct RowVariant {
   bool whole_block;
   int max_threads;      // of a block
   int min_blocks;       // on an SM
-  int min_full_blocks;  // the same where a bias, a residual or codes take registers besides
+  int min_full_blocks;  // the same where a bias or a residual takes registers besides
 };
 inline constexpr int kMinRowLanes = 4;       // those of a row of a matrix product
 inline constexpr int kRowWarpThreads = 128;  // a block of warps with rows of their own
 inline constexpr RowVariant kRowVariants[] = {
-    {64, 2, 2, false, kRowWarpThreads, 8, 6},
+    {64, 2, 1, false, kRowWarpThreads, 12, 8},
     {128, 4, 1, false, kRowWarpThreads, 8, 6},
     {512, 2, 1, true, 256, 6, 5},
     {1024, 8, 1, true, 128, 7, 5},
     {2048, 4, 1, true, 512, 2, 2},
     {4096, 8, 1, true, 512, 1, 1},
 };
+// Where threads do more for each number, for a bias or for codes, they have two short rows. A row
+// is spread over threads in the same way: its sums are those of the plain norm, bit by bit.
+inline constexpr RowVariant kFullRowVariants[] = {
+    {64, 2, 2, false, kRowWarpThreads, 8, 6},
+    kRowVariants[1],
+    kRowVariants[2],
+    kRowVariants[3],
+    kRowVariants[4],
+    kRowVariants[5],
+};
 inline constexpr int kNumRowVariants = sizeof(kRowVariants) / sizeof(kRowVariants[0]);
+static_assert(sizeof(kFullRowVariants) == sizeof(kRowVariants));
 inline constexpr int kRowLoopThreads = 1024;  // at most, a row that is read more than once
 
 }  // namespace ac4k
