@@ -29,12 +29,19 @@ Status check_scales(const Call& call, const KvCachePlaces& at, DType cache_type,
 }
 
 bool blocks_follow(const cpu::KvCacheArgs& args) {
-  if (args.num_blocks == 1) return true;
+  if (args.num_blocks == 1 || args.block_size == 0) return true;
   bool follow = true;
   for (const cpu::KvCachePart& part : args.parts) {
     follow = follow && part.block_stride == args.block_size * part.slot_stride;
   }
   return follow;
+}
+
+Status check_num_slots(const Call& call, const cpu::KvCacheArgs& args) {
+  const int64_t num_slots = args.num_blocks * args.block_size;
+  if (num_slots <= INT32_MAX) return AC4K_OK;
+  return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": argument 'k_cache': expected at most ",
+              INT32_MAX, " slots on a GPU, got ", num_slots);
 }
 
 cpu::KvCachePart kv_cache_part(const Call& call, const KvCachePlaces& at, int index,
@@ -155,7 +162,7 @@ Status launch(cuda::Kernel& kernel, const Call& call, const cpu::KvCacheArgs& ar
   KvCacheParams params{};
   params.slots = args.slots;
   params.num_tokens = args.num_tokens;
-  params.num_slots = args.num_blocks * args.block_size;
+  params.num_slots = static_cast<int>(args.num_blocks * args.block_size);
   params.num_heads = static_cast<unsigned>(args.num_heads);
   params.wide_slots = args.slot_type == DType::i64;
   for (size_t i = 0; i < 2; ++i) {
@@ -170,7 +177,9 @@ Status launch(cuda::Kernel& kernel, const Call& call, const cpu::KvCacheArgs& ar
                        part.cache_head_stride / word,
                        static_cast<int>(part.scale_stride)};
   }
-  params.block_size = blocks_follow(args) ? 0 : args.block_size;
+  if (!blocks_follow(args)) {
+    params.block_size = fast_divisor(static_cast<uint32_t>(args.block_size));
+  }
   const int64_t head_units = args.head_dim / unit, units = head_units * args.num_heads;
   constexpr int64_t kMaxUnits = 0x7fffffff;
   if (units > kMaxUnits) {
@@ -199,8 +208,7 @@ struct KvKernels {
 // What the kernel for small copies takes; false where it does not.
 bool few_copies(const cpu::KvCacheArgs& args, FewKvCopyParams& params) {
   const int64_t word = kHalfVectorBytes / size_of(args.type);
-  const int64_t num_slots = args.num_blocks * args.block_size;
-  bool fits = args.num_heads == 1 && num_slots <= INT32_MAX && blocks_follow(args);
+  bool fits = args.num_heads == 1 && blocks_follow(args);
   for (size_t i = 0; i < 2; ++i) {
     const cpu::KvCachePart& part = args.parts[i];
     fits = fits && part.token_stride >= 0 && part.token_stride <= INT32_MAX &&
@@ -212,12 +220,13 @@ bool few_copies(const cpu::KvCacheArgs& args, FewKvCopyParams& params) {
   }
   params.slots = args.slots;
   params.num_words = static_cast<unsigned>(args.head_dim / word);
-  params.num_slots = static_cast<int>(num_slots);
+  params.num_slots = static_cast<int>(args.num_blocks * args.block_size);
   params.wide_slots = args.slot_type == DType::i64;
   return fits;
 }
 
 Status run_on_gpu(KvKernels& kernels, const Call& call, const cpu::KvCacheArgs& args) {
+  AC4K_TRY(check_num_slots(call, args));
   const int64_t size = size_of(args.type);
   if (args.cache_type == args.type) {
     const int64_t unit = kVectorBytes / size;

@@ -18,6 +18,8 @@ inline bool is_fp8(DType type) { return type == DType::f8e4m3 || type == DType::
 Status check_scales(const Call& call, const KvCachePlaces& at, DType cache_type, int64_t num_heads);
 // Whether the blocks of both caches follow each other like slots, so that nobody need find one.
 bool blocks_follow(const cpu::KvCacheArgs& args);
+// GPU kernels count slots in 32 bits.
+Status check_num_slots(const Call& call, const cpu::KvCacheArgs& args);
 // Keys (0) or values (1).
 cpu::KvCachePart kv_cache_part(const Call& call, const KvCachePlaces& at, int index,
                                const DLTensor& tokens);

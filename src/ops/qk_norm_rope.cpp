@@ -36,11 +36,10 @@ Status run_cpu(const Call& call) {
                           nullptr, call.integer(kStyle) == 0});
 }
 
-// Heads that a thread walks: what is done once for all of them takes as long as one or two, and the
+// Heads that a thread has: what is done once for all of them takes as long as one or two, and the
 // blocks should fill whole turns of the GPU.
 Status heads_a_thread(const Call& call, const RopeTensors& tensors, int64_t slots, bool neox,
                       int64_t* heads) {
-  constexpr int64_t kMost = 8;
   constexpr double kOnce = 1.5;
   *heads = 1;
   if (tensors.is_small()) return AC4K_OK;
@@ -52,7 +51,7 @@ Status heads_a_thread(const Call& call, const RopeTensors& tensors, int64_t slot
   const int64_t q_heads = call.tensor(kQ).shape[call.tensor(kQ).ndim - 2],
                 k_heads = call.tensor(kK).shape[call.tensor(kK).ndim - 2];
   double best = 0;
-  for (int64_t h = kMost; h > 1; --h) {
+  for (int64_t h = kNormRopeHeads; h > 1; --h) {
     const int64_t groups = ceil_div(q_heads, h) + ceil_div(k_heads, h);
     const int64_t blocks = ceil_div(tensors.num_tokens() * groups * slots, kRopeTableThreads);
     const double turns = static_cast<double>(ceil_div(blocks, room));
@@ -81,6 +80,7 @@ Status run_cuda(const Call& call) {
         {kModule, "qk_norm_rope_neox_f16"},
         {kModule, "qk_norm_rope_neox_bf16"}}}};
   constexpr int64_t kWarp = 32;
+  AC4K_TRY(check_num_positions(call, call.dim(kP)));
   const RopeTensors tensors = tensors_of(call);
   const int64_t R = call.dim(kR), D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
   const bool neox = call.integer(kStyle) == 0;
@@ -92,14 +92,15 @@ Status run_cuda(const Call& call) {
     tensor.inverse_columns = 1.0f / static_cast<float>(D);
   }
   params.cos_sin = static_cast<const float*>(data_of(call.tensor(kCosSin)));
-  params.num_positions = call.dim(kP);
+  params.num_positions = static_cast<int>(call.dim(kP));
   params.positions = data_of(call.tensor(kPositions));
   params.wide_positions = call.type(kIntegers) == DType::i64;
   params.rotary_dim = static_cast<int>(R);
   params.eps = static_cast<float>(call.real(kEps));
   params.cast_first = call.integer(kCastFirst) != 0;
   RopeShape shape = vector_shape(neox, R, D, vector);
-  int64_t width = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(shape.num_slots)));
+  int64_t width =
+      std::max<int64_t>(std::bit_ceil(static_cast<uint64_t>(shape.num_slots)), kMinRowLanes);
   if (!rotates_whole_vectors(neox, R, D, vector) || !tensors.allows_vectors(call.type()) ||
       !all_aligned(call.tensor(kCosSin), call.tensor(kQWeight), call.tensor(kKWeight)) ||
       width > kWarp || !fits_vector_kernel(tensors, shape.num_slots)) {

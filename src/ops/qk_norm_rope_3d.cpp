@@ -89,6 +89,7 @@ Status run_cuda(const Call& call) {
   constexpr size_t kAny = 3;
   const RopeTensors tensors = tensors_of(call);
   AC4K_TRY(check_outputs(call, tensors));
+  AC4K_TRY(check_rope_3d_table(call, kPlaces));
   const int64_t D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
   Rope3dParams params = rope_3d_params(call, kPlaces, tensors);
   params.heads.tensors[0].weight = data_of(call.tensor(kQWeight));
@@ -110,7 +111,7 @@ Status run_cuda(const Call& call) {
       if (needed > kVariants[i].max_threads) continue;
       variant = i;
       threads = needed;
-      params.heads.num_slots = static_cast<int>(slots);
+      params.head_vectors = fast_divisor(static_cast<uint32_t>(slots));
     }
   }
   return launch_1d(

@@ -56,36 +56,41 @@ struct Kernels {
 };
 
 Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeSections* sections) {
+  AC4K_TRY(check_num_positions(call, call.dim(kP)));
   const RopeTensors tensors = tensors_of(call);
   const int64_t R = call.dim(kR), D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
   const auto complete = [&](auto& params) {
     params.cos_sin = static_cast<const float*>(data_of(call.tensor(kCosSin)));
-    params.num_positions = static_cast<decltype(params.num_positions)>(call.dim(kP));
+    params.num_positions = static_cast<int>(call.dim(kP));
     params.positions = data_of(call.tensor(kPositions));
     params.wide_positions = call.type(kIntegers) == DType::i64;
     params.rotary_dim = static_cast<int>(R);
   };
+  const auto set_axes = [&](auto& params) {
+    for (int64_t pair = 0; pair < R / 2; ++pair) {
+      params.axes[pair / kRopeAxesAWord] |= static_cast<unsigned>(sections->axis_of(pair))
+                                            << (2 * (pair % kRopeAxesAWord));
+    }
+  };
   const size_t type = rope_type_index(call.type());
   RopeShape shape = vector_shape(neox, R, D, vector);
+  const bool axes_fit = sections == nullptr || R / 2 <= kRopeAxesAWord * kRopeAxisWords;
   if (!rotates_whole_vectors(neox, R, D, vector) || !tensors.allows_vectors(call.type()) ||
-      !all_aligned(call.tensor(kCosSin)) || !fits_vector_kernel(tensors, shape.num_slots)) {
+      !all_aligned(call.tensor(kCosSin)) || !fits_vector_kernel(tensors, shape.num_slots) ||
+      !axes_fit) {
     shape = {R / 2 + ceil_div(D - R, 2), 4, false};
   }
   shape.threads = kRopeTableThreads;
   const int64_t few_slots = few_slots_of(neox, shape);
   FewMropeParams few{};
-  const bool axes_fit = sections == nullptr || R / 2 <= kRopeAxesAWord * kRopeAxisWords;
-  if (shape.vectors && few_slots <= kRopeTableThreads && axes_fit &&
+  if (shape.vectors && few_slots <= kRopeTableThreads &&
       call.dim(kP) <= INT32_MAX / std::max<int64_t>(R, 1) && tensors.few_heads(few)) {
     complete(few);
     if (sections == nullptr) {
       return launch_few_heads(kernels.few[neox][type], call, few_slots, few.num_heads,
                               static_cast<const FewRopeParams&>(few));
     }
-    for (int64_t pair = 0; pair < R / 2; ++pair) {
-      few.axes[pair / kRopeAxesAWord] |= static_cast<unsigned>(sections->axis_of(pair))
-                                         << (2 * (pair % kRopeAxesAWord));
-    }
+    set_axes(few);
     return launch_few_heads(kernels.few[neox][type], call, few_slots, few.num_heads, few);
   }
   RopeParams params{};
@@ -96,6 +101,7 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
     params.section_h = static_cast<int>(sections->h);
     params.section_w = static_cast<int>(sections->w);
     params.interleaved_sections = sections->interleaved;
+    if (shape.vectors) set_axes(params);
   }
   return launch_rope((shape.vectors ? kernels.vectors : kernels.any)[neox][type], call, shape,
                      params);

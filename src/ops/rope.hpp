@@ -138,6 +138,8 @@ inline int64_t few_slots_of(bool neox, const RopeShape& vectors) {
   return vectors.num_slots * (neox ? 2 : 1);
 }
 Status check_rotary_dim(const Call& call, int64_t R, int64_t D);
+// GPU kernels count positions in 32 bits.
+Status check_num_positions(const Call& call, int64_t P);
 
 // Whether `num_slots` threads and 32-bit indices are enough, as the vector kernels need.
 bool fits_vector_kernel(const RopeTensors& tensors, int64_t num_slots);

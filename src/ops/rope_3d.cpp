@@ -1,6 +1,8 @@
 // rope_3d: rotary position embedding by a token's place in a grid of frames, rows and columns.
 #include "ops/rope_3d.hpp"
 
+#include <algorithm>
+
 #include "core/op.hpp"
 
 namespace ac4k {
@@ -53,6 +55,13 @@ cpu::Rope3dAngles rope_3d_angles(const Call& call, const Rope3dPlaces& places) {
           call.dim(places.dim_l),
           {axes.frames, axes.rows, axes.columns},
           is_exact(call, places)};
+}
+
+Status check_rope_3d_table(const Call& call, const Rope3dPlaces& places) {
+  const int64_t most = INT32_MAX / std::max<int64_t>(call.dim(places.dim_d) / 2, 1);
+  if (call.dim(places.dim_p) <= most) return AC4K_OK;
+  return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": argument 'table': expected at most ",
+              most, " positions on a GPU, got ", call.dim(places.dim_p));
 }
 
 Rope3dParams rope_3d_params(const Call& call, const Rope3dPlaces& places,
@@ -117,6 +126,7 @@ Status run_cuda(const Call& call) {
                                                      {{kModule, "rope_3d_fast_f32_f32"},
                                                       {kModule, "rope_3d_fast_f32_f16"},
                                                       {kModule, "rope_3d_fast_f32_bf16"}}}};
+  AC4K_TRY(check_rope_3d_table(call, kPlaces));
   const RopeTensors tensors = tensors_of(call);
   const int64_t D = call.dim(kD), vector = kVectorBytes / size_of(call.type());
   const Rope3dParams params = rope_3d_params(call, kPlaces, tensors);

@@ -26,6 +26,8 @@ inline size_t rope_3d_arithmetic(const Call& call, const Rope3dPlaces& places) {
 
 Status check_rope_3d(const Call& call, const Rope3dPlaces& places);
 cpu::Rope3dAngles rope_3d_angles(const Call& call, const Rope3dPlaces& places);
+// GPU kernels count the pairs of the table in 32 bits.
+Status check_rope_3d_table(const Call& call, const Rope3dPlaces& places);
 // All but the norm.
 Rope3dParams rope_3d_params(const Call& call, const Rope3dPlaces& places,
                             const RopeTensors& tensors);

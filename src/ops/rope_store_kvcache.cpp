@@ -83,7 +83,7 @@ KvCacheParams cache_params(const cpu::KvCacheArgs& args) {
   KvCacheParams params{};
   params.slots = args.slots;
   params.num_tokens = args.num_tokens;
-  params.num_slots = args.num_blocks * args.block_size;
+  params.num_slots = static_cast<int>(args.num_blocks * args.block_size);
   params.num_heads = static_cast<unsigned>(args.num_heads);
   params.wide_slots = args.slot_type == DType::i64;
   for (size_t i = 0; i < 2; ++i) {
@@ -95,7 +95,9 @@ KvCacheParams cache_params(const cpu::KvCacheArgs& args) {
     params.parts[i].cache_head_stride = part.cache_head_stride;
     params.parts[i].scale_stride = static_cast<int>(part.scale_stride);
   }
-  params.block_size = blocks_follow(args) ? 0 : args.block_size;
+  if (!blocks_follow(args)) {
+    params.block_size = fast_divisor(static_cast<uint32_t>(args.block_size));
+  }
   return params;
 }
 
@@ -113,8 +115,7 @@ KvCacheParams cache_params(const cpu::KvCacheArgs& args) {
 // What the kernel for few heads takes; false where it does not.
 bool few_params(const RopeTensors& tensors, const cpu::KvCacheArgs& cache,
                 const RopeStoreParams& params, FewRopeStoreParams& few) {
-  if (cache.cache_type != cache.type || params.cache.block_size != 0 ||
-      params.cache.num_slots > INT32_MAX ||
+  if (cache.cache_type != cache.type || params.cache.block_size.divisor != 0 ||
       params.rope.num_positions > INT32_MAX / std::max(params.rope.rotary_dim, 1) ||
       !tensors.few_heads(few)) {
     return false;
@@ -142,7 +143,7 @@ bool few_params(const RopeTensors& tensors, const cpu::KvCacheArgs& cache,
   few.value_token_stride = static_cast<int>(params.value_token_stride);
   few.value_head_stride = static_cast<int>(params.value_head_stride);
   few.slots = params.cache.slots;
-  few.num_slots = static_cast<int>(params.cache.num_slots);
+  few.num_slots = params.cache.num_slots;
   few.num_stored = static_cast<int>(params.cache.num_tokens);
   few.wide_slots = params.cache.wide_slots != 0;
   return true;
@@ -157,12 +158,14 @@ Status run_cuda(const Call& call) {
   const DType type = call.type(kType), cache_type = call.type(kCacheType);
   const RopeTensors tensors = tensors_of(call);
   const cpu::KvCacheArgs cache = cache_of(call);
+  AC4K_TRY(check_num_positions(call, call.dim(kP)));
+  AC4K_TRY(check_num_slots(call, cache));
   const int64_t R = call.dim(kR), D = call.dim(kD), vector = kVectorBytes / size_of(type);
   const bool neox = call.integer(kStyle) == 0;
   RopeStoreParams params{};
   params.rope.heads = tensors.cuda_heads();
   params.rope.cos_sin = static_cast<const float*>(data_of(call.tensor(kCosSin)));
-  params.rope.num_positions = call.dim(kP);
+  params.rope.num_positions = static_cast<int>(call.dim(kP));
   params.rope.positions = data_of(call.tensor(kPositions));
   params.rope.wide_positions = call.type(kPositionType) == DType::i64;
   params.rope.rotary_dim = static_cast<int>(R);

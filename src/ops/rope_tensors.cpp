@@ -98,6 +98,12 @@ Status check_rotary_dim(const Call& call, int64_t R, int64_t D) {
               D, ", got ", R);
 }
 
+Status check_num_positions(const Call& call, int64_t P) {
+  if (P <= INT32_MAX) return AC4K_OK;
+  return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": argument 'cos_sin': expected at most ",
+              INT32_MAX, " rows on a GPU, got ", P);
+}
+
 bool fits_vector_kernel(const RopeTensors& tensors, int64_t num_slots) {
   constexpr int64_t kMaxItems = int64_t{1} << 30;  // with room for values, and for the last block's
   const RopeHeads heads = tensors.cuda_heads();

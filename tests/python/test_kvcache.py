@@ -175,6 +175,19 @@ def test_a_captured_step_is_padded(device: str) -> None:
     check_store(key, value, k_cache, v_cache, slot_mapping)
 
 
+@pytest.mark.parametrize("shape", [(2, 0, 3, 8), (0, 4, 3, 8), (0, 0, 3, 8)])
+@pytest.mark.parametrize("layout", ["NHD", "HND"])
+def test_a_cache_without_slots(device: str, shape: tuple[int, ...], layout: str) -> None:
+    """PyTorch gives it strides that blocks of it would not follow each other by."""
+    empty = caches(shape, torch.bfloat16, device, layout)
+    slots = torch.tensor([0, -1, 5], device=device)
+    for rows in ac4k.gather_kvcache(*empty, slots, layout=layout):
+        assert rows.shape == (3, 3, 8)
+        assert not rows.any()
+    tokens = random((3, 3, 8), torch.bfloat16, device, 1)
+    ac4k.store_kvcache(tokens, tokens, *empty, slots, layout=layout)
+
+
 @pytest.mark.parametrize("cache_dtype", FP8)
 def test_special_values(device: str, cache_dtype: str) -> None:
     special = [

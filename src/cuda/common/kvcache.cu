@@ -44,7 +44,7 @@ __device__ __forceinline__ Word* token_word(const KvCachePart& part, const KvPla
 }
 template <typename Word>
 __device__ __forceinline__ Word* cache_word(const KvCacheParams& params, const KvCachePart& part,
-                                            const KvPlace& place, int64_t slot) {
+                                            const KvPlace& place, int slot) {
   return static_cast<Word*>(part.cache) + cache_offset(params, part, slot, place.head) + place.unit;
 }
 
@@ -54,10 +54,11 @@ __device__ __forceinline__ void store_copies(const KvCacheParams& params) {
   if (!place.inside) return;
   wait_for_previous_kernels();
   allow_next_kernel();
-  const int64_t slot = slot_of(params, place.token);
+  const ComingInteger coming = slot_of(params, place.token);
   const Word key = *token_word<Word>(params.parts[0], place);
   const Word value = *token_word<Word>(params.parts[1], place);
-  if (!is_slot(params, slot)) return;
+  const int slot = coming.below(params.num_slots);
+  if (slot < 0) return;
   *cache_word<Word>(params, params.parts[0], place, slot) = key;
   *cache_word<Word>(params, params.parts[1], place, slot) = value;
 }
@@ -68,9 +69,10 @@ __device__ __forceinline__ void gather_copies(const KvCacheParams& params) {
   if (!place.inside) return;
   wait_for_previous_kernels();
   allow_next_kernel();
-  const int64_t slot = slot_of(params, place.token);
+  const ComingInteger coming = slot_of(params, place.token);
   Word key{}, value{};
-  if (is_slot(params, slot)) {
+  const int slot = coming.below(params.num_slots);
+  if (slot >= 0) {
     key = *cache_word<Word>(params, params.parts[0], place, slot);
     value = *cache_word<Word>(params, params.parts[1], place, slot);
   }
@@ -86,14 +88,16 @@ __device__ __forceinline__ void copy_few(const FewKvCopyParams& params) {
   if (word >= params.num_words) return;
   wait_for_previous_kernels();
   allow_next_kernel();
-  const int slot = integer_below(params.num_slots, params.slots, params.wide_slots,
-                                 static_cast<int>(blockIdx.y));
+  const ComingInteger coming =
+      load_integer(params.slots, params.wide_slots, static_cast<int>(blockIdx.y));
   uint2* in_tokens = static_cast<uint2*>(params.tokens[part]) +
                      static_cast<int64_t>(blockIdx.y) * params.token_stride[part] + word;
+  uint2 value{};
+  if constexpr (kStore) value = *in_tokens;
+  const int slot = coming.below(params.num_slots);
   uint2* in_cache = static_cast<uint2*>(params.cache[part]) +
                     static_cast<int64_t>(slot) * params.slot_stride[part] + word;
   if constexpr (kStore) {
-    const uint2 value = *in_tokens;
     if (slot >= 0) *in_cache = value;
   } else {
     *in_tokens = slot >= 0 ? *in_cache : uint2{};
@@ -110,9 +114,10 @@ __device__ __forceinline__ void store_codes(const KvCacheParams& params) {
   allow_next_kernel();
   const auto x = Unit<T>::load(static_cast<const T*>(part.tokens) + token_offset(part, place) +
                                place.unit * kKvCacheUnit);
-  const int64_t slot = slot_of(params, place.token);
+  const ComingInteger coming = slot_of(params, place.token);
   const float inverse = inverse_of(scale_at(part, place.head));
-  if (!is_slot(params, slot)) return;
+  const int slot = coming.below(params.num_slots);
+  if (slot < 0) return;
   unsigned char* codes =
       static_cast<unsigned char*>(part.cache) + cache_offset(params, part, slot, place.head);
   *reinterpret_cast<uint2*>(codes + place.unit * kKvCacheUnit) = encode_unit<Format>(x, inverse);
@@ -125,10 +130,11 @@ __device__ __forceinline__ void gather_codes(const KvCacheParams& params) {
   if (!place.inside) return;
   wait_for_previous_kernels();
   allow_next_kernel();
-  const int64_t slot = slot_of(params, place.token);
+  const ComingInteger coming = slot_of(params, place.token);
   const float scale = scale_at(part, place.head);
   uint2 codes{};
-  if (is_slot(params, slot)) {
+  const int slot = coming.below(params.num_slots);
+  if (slot >= 0) {
     codes = *reinterpret_cast<const uint2*>(static_cast<const unsigned char*>(part.cache) +
                                             cache_offset(params, part, slot, place.head) +
                                             place.unit * kKvCacheUnit);
@@ -153,8 +159,9 @@ __device__ __forceinline__ void store_codes_slowly(const KvCacheParams& params) 
   if (!place.inside) return;
   wait_for_previous_kernels();
   allow_next_kernel();
-  const int64_t slot = slot_of(params, place.token);
-  if (!is_slot(params, slot)) return;
+  const ComingInteger coming = slot_of(params, place.token);
+  const int slot = coming.below(params.num_slots);
+  if (slot < 0) return;
   const float x = widen(static_cast<const T*>(part.tokens)[token_offset(part, place) + place.unit]);
   const float inverse = inverse_of(scale_at(part, place.head));
   static_cast<unsigned char*>(
@@ -169,9 +176,10 @@ __device__ __forceinline__ void gather_codes_slowly(const KvCacheParams& params)
   if (!place.inside) return;
   wait_for_previous_kernels();
   allow_next_kernel();
-  const int64_t slot = slot_of(params, place.token);
+  const ComingInteger coming = slot_of(params, place.token);
   uint32_t code = 0;
-  if (is_slot(params, slot)) {
+  const int slot = coming.below(params.num_slots);
+  if (slot >= 0) {
     code = static_cast<const unsigned char*>(
         part.cache)[cache_offset(params, part, slot, place.head) + place.unit];
   }

@@ -7,27 +7,17 @@
 
 namespace ac4k {
 
-__device__ __forceinline__ int64_t slot_of(const KvCacheParams& params, int64_t token) {
-  return integer_at(params.slots, params.wide_slots, token);
-}
-
-__device__ __forceinline__ bool is_slot(const KvCacheParams& params, int64_t slot) {
-  return slot >= 0 && slot < params.num_slots;
+__device__ __forceinline__ ComingInteger slot_of(const KvCacheParams& params, int64_t token) {
+  return load_integer(params.slots, params.wide_slots, token);
 }
 
 // Where a head of a slot begins.
 __device__ __forceinline__ int64_t cache_offset(const KvCacheParams& params,
-                                                const KvCachePart& part, int64_t slot,
-                                                unsigned head) {
+                                                const KvCachePart& part, int slot, unsigned head) {
   const int64_t in_block = static_cast<int64_t>(head) * part.cache_head_stride;
-  if (params.block_size == 0) return slot * part.slot_stride + in_block;
-  int64_t block;
-  if (params.num_slots <= 0xffffffffll) {
-    block = static_cast<unsigned>(slot) / static_cast<unsigned>(params.block_size);
-  } else {
-    block = slot / params.block_size;
-  }
-  const int64_t offset = slot - block * params.block_size;
+  if (params.block_size.divisor == 0) return slot * part.slot_stride + in_block;
+  const unsigned block = divide(static_cast<unsigned>(slot), params.block_size);
+  const int offset = slot - static_cast<int>(block * params.block_size.divisor);
   return block * part.block_stride + offset * part.slot_stride + in_block;
 }
 

@@ -19,8 +19,8 @@ struct KvCacheParams {
   KvCachePart parts[2];
   const void* slots;
   long long num_tokens;
-  long long num_slots;   // of the cache: others are skipped, or give zeros
-  long long block_size;  // slots of a block; 0 when blocks follow each other like slots
+  int num_slots;           // of the cache: others are skipped, or give zeros
+  FastDivisor block_size;  // slots of a block; 0 when blocks follow each other like slots
   unsigned num_heads;
   FastDivisor head_units;  // units of one head: what a thread handles
   FastDivisor unit_tiles;

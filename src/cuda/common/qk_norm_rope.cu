@@ -14,7 +14,7 @@
 #define AC4K_QK_NORM_ROPE(T, suffix)                                                      \
   AC4K_QK_NORM_ROPE_KERNEL(qk_norm_rope_neox_##suffix, T, 16 / sizeof(T), 1, true,        \
                            ac4k::kNormRopeNeoxBlocks)                                     \
-  AC4K_QK_NORM_ROPE_KERNEL(qk_norm_rope_interleaved_##suffix, T, 8 / sizeof(T), 2, false, \
+  AC4K_QK_NORM_ROPE_KERNEL(qk_norm_rope_interleaved_##suffix, T, 8 / sizeof(T), 3, false, \
                            ac4k::kNormRopeInterleavedBlocks)                              \
   AC4K_QK_NORM_ROPE_ANY(qk_norm_rope_any_neox_##suffix, T, true)                          \
   AC4K_QK_NORM_ROPE_ANY(qk_norm_rope_any_interleaved_##suffix, T, false)

@@ -12,27 +12,17 @@ __device__ __forceinline__ float rms_scale(float sum_of_squares, const RopeTenso
   return rms_statistics(sum_of_squares, tensor.inverse_columns, eps).scale;
 }
 
-// One run of elements, as Slot has it. Its sum of squares is that of one lane of rms_norm.
-template <typename T, int kBytes>
-__device__ __forceinline__ float sum_of_squares(const Vector<T, kBytes>& run) {
-  float values[Vector<T, kBytes>::kSize];
-  widen(run, values);
-  float sum = 0.0f;
-#pragma unroll
-  for (const float value : values) sum = __fmaf_rn(value, value, sum);
-  return sum;
-}
 // In pairs: a 16-bit number on its own takes the slow conversion.
-template <typename T, int kBytes>
+template <bool kCastFirst, typename T, int kBytes>
 __device__ __forceinline__ void normalise_run(Vector<T, kBytes>& run, float scale,
-                                              const Vector<T, kBytes>& weight, bool cast_first) {
+                                              const Vector<T, kBytes>& weight) {
   constexpr int kSize = Vector<T, kBytes>::kSize;
   float values[kSize], weights[kSize];
   widen(run, values);
   widen(weight, weights);
 #pragma unroll
   for (float& value : values) value = __fmul_rn(value, scale);
-  if (cast_first) widen(narrow<T, kBytes>(values), values);
+  if constexpr (kCastFirst) widen(narrow<T, kBytes>(values), values);
 #pragma unroll
   for (int j = 0; j < kSize; ++j) values[j] = __fmul_rn(values[j], weights[j]);
   run = narrow<T, kBytes>(values);
@@ -46,44 +36,61 @@ __device__ __forceinline__ void forget_widened(uint4& bits) {
   }
 }
 
+// Sums of squares are added up here: matrix products, which long rows of norms have, were slower.
+
+// The sum of squares of a head that `lanes` lanes share, each with its slot.
+template <typename T, typename Values>
+__device__ __forceinline__ float sum_of_head(const Values& values, unsigned lanes) {
+  using Row = RowRegisters<T, static_cast<int>(sizeof(Values) / sizeof(Vector<T>))>;
+  float sums[1] = {sum_by_additions<true>(reinterpret_cast<const Row&>(values))};
+  reduce_lanes<Sum>(sums, lanes);
+  return sums[0];
+}
+
 // Norm over each head, then RoPE.
 //
 // Block (x, y): x lanes, a power of two, share a head, y items stand over each other; an item is a
 // group of up to heads_a_group heads of one token, one after the other: while one is worked on, the
 // next kAhead are on their way. Grid: ceil(items / y). All pointers, strides and table rows allow
-// 16-byte accesses. No shared memory: a head is summed up by shuffles. kLanes: x, or 0 for any.
-// Roofline: HBM, 1 read to 1 write.
-template <typename T, typename Source, int kPairs, int kAhead, bool kNeox, int kLanes>
+// 16-byte accesses. No shared memory: a head is summed up by shuffles. kLanes: x, where each lane
+// has a slot and all of them are rotated, or 0 for any. kCastFirst: what cast_first says. Roofline:
+// HBM, 1 read to 1 write.
+template <typename T, typename Source, int kPairs, int kAhead, bool kNeox, int kLanes,
+          bool kCastFirst>
 __device__ __forceinline__ void norm_rotate_groups(const typename Source::Params& params) {
   using Slot = Slot<T, kPairs, kNeox, true>;
   using Run = typename Slot::Run;
   using Values = typename Slot::Values;
+  constexpr bool kWhole = kLanes > 0;
   const RopeHeads& heads = params.heads;
   const unsigned item = blockIdx.x * blockDim.y + threadIdx.y;
-  const bool active = item < heads.num_items && threadIdx.x < heads.num_slots;
   // Idle lanes take part in the shuffles only.
+  const bool active = item < heads.num_items && (kWhole || threadIdx.x < heads.num_slots);
   const unsigned token = active ? divide(item, heads.num_groups) : 0;
   const int group_index = active ? static_cast<int>(item - token * heads.num_groups.divisor) : 0;
-  const HeadGroup<T> group(heads, token, group_index);
+  wait_for_previous_kernels();
+  // First of all: a position has to be there before its row of the table can be asked for.
+  const auto place = Source::place_of(params, token);
   const RopeTensor& tensor = heads.tensors[group_index >= heads.tensors[0].num_groups];
-  const Slot slot(active ? threadIdx.x : 0, Source::rotary_pairs(params), heads.head_dim);
+  const Slot slot(kWhole || active ? threadIdx.x : 0, Source::rotary_pairs(params), heads.head_dim);
+  const Values weights = slot.template load<kWhole>(static_cast<const T*>(tensor.weight));
+  const HeadGroup<T> group(heads, token, group_index);
   const T* in = group.in;
   T* out = group.out;
   int left = active ? group.num_heads - group.first : 0;  // heads from the present one on
 
-  wait_for_previous_kernels();
-  Values ahead[kAhead];
+  Values ahead[kAhead] = {};
 #pragma unroll
   for (int i = 0; i < kAhead; ++i) {
-    ahead[i] = Values{};
-    if (left > i * group.step) ahead[i] = slot.load(in);
+    if (left > i * group.step) ahead[i] = slot.template load<kWhole>(in);
     in += group.in_step;
   }
-  const auto place = Source::place_of(params, token);
-  const bool rotated = slot.pair >= 0 && Source::rotates(place);
+  const bool rotated = kWhole || slot.pair >= 0;
   Angles<typename Source::Scalar, kPairs> angles;
-  if (rotated) angles = Source::template load<kPairs, true>(params, place, slot.pair);
-  const Values weights = slot.load(static_cast<const T*>(tensor.weight));
+  if (rotated) {
+    angles = Source::template load<kPairs, true>(params, place,
+                                                 kWhole ? threadIdx.x * kPairs : slot.pair);
+  }
   allow_next_kernel();
 
 #pragma unroll 1
@@ -91,24 +98,20 @@ __device__ __forceinline__ void norm_rotate_groups(const typename Source::Params
     Values values = ahead[0];
 #pragma unroll
     for (int j = 0; j + 1 < kAhead; ++j) ahead[j] = ahead[j + 1];
-    ahead[kAhead - 1] = Values{};
-    if (left > kAhead * group.step) ahead[kAhead - 1] = slot.load(in);
+    // What lanes without a further head go on with does not matter.
+    if (left > kAhead * group.step) ahead[kAhead - 1] = slot.template load<kWhole>(in);
     in += group.in_step;
 
-    Run* runs = reinterpret_cast<Run*>(values.runs);
-    float sums[1] = {sum_of_squares(runs[0])};
-    if constexpr (kNeox) sums[0] += sum_of_squares(runs[1]);
-#pragma unroll
-    for (int r = 0; r < Slot::kRuns; ++r) forget_widened<T>(values.runs[r]);
-    reduce_lanes<Sum>(sums, kLanes > 0 ? kLanes : blockDim.x);
-    const float scale = rms_scale(sums[0], tensor, params.eps);
+    const float sum = sum_of_head<T>(values, kWhole ? kLanes : blockDim.x);
+    const float scale = rms_scale(sum, tensor, params.eps);
 #pragma unroll
     for (int r = 0; r < Slot::kRuns; ++r) {
-      normalise_run(runs[r], scale, reinterpret_cast<const Run*>(weights.runs)[r],
-                    params.cast_first);
+      forget_widened<T>(values.runs[r]);
+      normalise_run<kCastFirst>(reinterpret_cast<Run*>(values.runs)[r], scale,
+                                reinterpret_cast<const Run*>(weights.runs)[r]);
     }
     if (rotated) Slot::rotate_all(values, angles);
-    if (left > 0) slot.store(out, values);
+    if (left > 0) slot.template store<kWhole>(out, values);
     out += group.out_step;
     left -= group.step;
   }
@@ -116,11 +119,16 @@ __device__ __forceinline__ void norm_rotate_groups(const typename Source::Params
 
 template <typename T, typename Source, int kPairs, int kAhead, bool kNeox>
 __device__ __forceinline__ void norm_rotate_heads(const typename Source::Params& params) {
-  constexpr int kUsualLanes = 128 / (2 * kPairs);  // of the usual head
-  if (blockDim.x == kUsualLanes) {
-    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, kUsualLanes>(params);
+  constexpr int kUsualHead = 128, kUsualLanes = kUsualHead / (2 * kPairs);
+  const bool usual = params.heads.head_dim == kUsualHead && params.rotary_dim == kUsualHead;
+  if (usual && !params.cast_first) {
+    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, kUsualLanes, false>(params);
+  } else if (usual) {
+    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, kUsualLanes, true>(params);
+  } else if (params.cast_first) {
+    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, 0, true>(params);
   } else {
-    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, 0>(params);
+    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, 0, false>(params);
   }
 }
 
@@ -140,8 +148,12 @@ __device__ __forceinline__ void norm_rotate_elements(const typename Source::Para
     Run* runs = reinterpret_cast<Run*>(values.runs);
 #pragma unroll
     for (int r = 0; r < Slot::kRuns; ++r) {
-      normalise_run(runs[r], scale, reinterpret_cast<const Run*>(weights.runs)[r],
-                    params.cast_first);
+      const auto& weight = reinterpret_cast<const Run*>(weights.runs)[r];
+      if (params.cast_first) {
+        normalise_run<true>(runs[r], scale, weight);
+      } else {
+        normalise_run<false>(runs[r], scale, weight);
+      }
     }
     if (slot.pair >= 0 && Source::rotates(place)) {
       Slot::rotate_all(values, Source::template load<1, false>(params, place, slot.pair));
@@ -176,6 +188,31 @@ __device__ __forceinline__ void norm_rotate_any(const typename Source::Params& p
 
 // --- Norm over all heads -----------------------------------------------------------------------
 
+// The row of tensor `t`, whose sum of squares is known, becomes its result. kCastFirst: what
+// cast_first says.
+template <bool kCastFirst, typename Params, typename Scalar, int kPairs, typename T, int kVectors>
+__device__ __forceinline__ void finish_row(const Params& params, int t, unsigned num_vectors,
+                                           float sum, bool rotated,
+                                           const Angles<Scalar, kPairs>& angles,
+                                           RowRegisters<T, kVectors>& row) {
+  using Slot = Slot<T, kPairs, false, true>;
+  const RopeTensor& tensor = params.heads.tensors[t];
+  const float scale = rms_scale(sum, tensor, params.eps);
+  const auto* weights = static_cast<const Vector<T>*>(tensor.weight);
+  // Only now: registers are scarce before.
+  auto* out = reinterpret_cast<Vector<T>*>(static_cast<T*>(tensor.out) +
+                                           token_offsets(params.heads, tensor, blockIdx.x).out);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const unsigned index = row.index(i);
+    if (index >= num_vectors) break;
+    auto& vector = row.vectors[i];
+    normalise_run<kCastFirst>(vector, scale, load(weights + index));
+    if (rotated) Slot::rotate_all(reinterpret_cast<typename Slot::Values&>(vector), angles);
+    store(out + index, vector);
+  }
+}
+
 // Norm over all heads of a token, then RoPE; the heads of a token lie in a row.
 //
 // Grid: tokens. Block: whole warps, a multiple of the vectors of a head, so that a thread's vectors
@@ -184,66 +221,45 @@ __device__ __forceinline__ void norm_rotate_any(const typename Source::Params& p
 template <typename T, typename Source, int kVectors, int kMaxThreads>
 __device__ __forceinline__ void norm_rotate_rows(const typename Source::Params& params) {
   constexpr int kPairs = 8 / sizeof(T);
-  using Slot = Slot<T, kPairs, false, true>;
-  using Run = typename Slot::Run;
   const RopeHeads& heads = params.heads;
   const unsigned token = blockIdx.x;
-  const Slot slot(threadIdx.x % static_cast<unsigned>(heads.num_slots),
-                  Source::rotary_pairs(params), heads.head_dim);
+  const FastDivisor& head_vectors = params.head_vectors;
+  const unsigned slot = threadIdx.x - divide(threadIdx.x, head_vectors) * head_vectors.divisor;
+  const auto num_vectors = [&](int t) { return heads.tensors[t].num_heads * head_vectors.divisor; };
   wait_for_previous_kernels();
-  Run values[2][kVectors];
-  const Run* in[2];
-  Run* out[2];
-  unsigned num_vectors[2];
+  RowRegisters<T, kVectors> rows[2];
 #pragma unroll
   for (int t = 0; t < 2; ++t) {
     const RopeTensor& tensor = heads.tensors[t];
-    const TokenOffsets offsets = token_offsets(heads, tensor, token);
-    in[t] = reinterpret_cast<const Run*>(static_cast<const T*>(tensor.in) + offsets.in);
-    out[t] = reinterpret_cast<Run*>(static_cast<T*>(tensor.out) + offsets.out);
-    num_vectors[t] = static_cast<unsigned>(tensor.num_heads * heads.num_slots);
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const unsigned index = threadIdx.x + i * blockDim.x;
-      values[t][i] = Run{};
-      if (index < num_vectors[t]) values[t][i] = load(in[t] + index);
-    }
+    const T* in = static_cast<const T*>(tensor.in) + token_offsets(heads, tensor, token).in;
+    rows[t].load_from(in, num_vectors(t));
   }
   // One thread finds the place of the token, while the loads are under way: there is much to it.
-  __shared__ typename Source::Place place;
-  if (threadIdx.x == 0) place = Source::place_of(params, token);
+  __shared__ typename Source::Place place_of_all;
+  if (threadIdx.x == 0) place_of_all = Source::place_of(params, token);
   __syncthreads();
+  const typename Source::Place place = place_of_all;
   const bool rotated = Source::rotates(place);
   Angles<typename Source::Scalar, kPairs> angles;
-  if (rotated) angles = Source::template load<kPairs, true>(params, place, slot.pair);
+  if (rotated) {
+    angles = Source::template load<kPairs, true>(params, place, static_cast<int>(slot * kPairs));
+  }
   allow_next_kernel();
 
-  float sums[2] = {0.0f, 0.0f};
+  float sums[2];
 #pragma unroll
   for (int t = 0; t < 2; ++t) {
+    sums[t] = sum_by_additions<true>(rows[t]);
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      float elements[Run::kSize];
-      widen(values[t][i], elements);
-#pragma unroll
-      for (const float value : elements) sums[t] = __fmaf_rn(value, value, sums[t]);
-      forget_widened<T>(reinterpret_cast<uint4&>(values[t][i]));
-    }
+    for (auto& vector : rows[t].vectors) forget_widened<T>(reinterpret_cast<uint4&>(vector));
   }
   BlockGroup<kMaxThreads>::template reduce<Sum, 0>(sums);
 #pragma unroll
   for (int t = 0; t < 2; ++t) {
-    const float scale = rms_scale(sums[t], heads.tensors[t], params.eps);
-    const Run* weights = static_cast<const Run*>(heads.tensors[t].weight);
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      const unsigned index = threadIdx.x + i * blockDim.x;
-      if (index >= num_vectors[t]) break;
-      normalise_run(values[t][i], scale, load(weights + index), params.cast_first);
-      if (rotated) {
-        Slot::rotate_all(reinterpret_cast<typename Slot::Values&>(values[t][i]), angles);
-      }
-      store(out[t] + index, values[t][i]);
+    if (params.cast_first) {
+      finish_row<true>(params, t, num_vectors(t), sums[t], rotated, angles, rows[t]);
+    } else {
+      finish_row<false>(params, t, num_vectors(t), sums[t], rotated, angles, rows[t]);
     }
   }
 }

@@ -9,15 +9,16 @@ using FastGridF32 = GridPositions<float, float>;
 
 }  // namespace ac4k
 
-#define AC4K_QK_NORM_ROPE_3D_KERNEL(name, T, Source, kVectors, kThreads, kBlocks) \
-  extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) name(           \
-      const __grid_constant__ ac4k::Rope3dParams params) {                        \
-    ac4k::norm_rotate_rows<T, ac4k::Source, kVectors, kThreads>(params);          \
+// kRoom: an SM should have room for so many threads, which is what limits their registers.
+#define AC4K_QK_NORM_ROPE_3D_KERNEL(name, T, Source, kVectors, kThreads, kRoom) \
+  extern "C" __global__ void __launch_bounds__(kRoom, 1) name(                  \
+      const __grid_constant__ ac4k::Rope3dParams params) {                      \
+    ac4k::norm_rotate_rows<T, ac4k::Source, kVectors, kThreads>(params);        \
   }
 #define AC4K_QK_NORM_ROPE_3D_SOURCE(name, T, suffix, Source)                            \
-  AC4K_QK_NORM_ROPE_3D_KERNEL(name##_1_##suffix, T, Source, 1, 256, 4)                  \
-  AC4K_QK_NORM_ROPE_3D_KERNEL(name##_2_##suffix, T, Source, 2, 128, 7)                  \
-  AC4K_QK_NORM_ROPE_3D_KERNEL(name##_4_##suffix, T, Source, 4, 512, 1)                  \
+  AC4K_QK_NORM_ROPE_3D_KERNEL(name##_1_##suffix, T, Source, 1, 256, 1024)               \
+  AC4K_QK_NORM_ROPE_3D_KERNEL(name##_2_##suffix, T, Source, 2, 128, 1024)               \
+  AC4K_QK_NORM_ROPE_3D_KERNEL(name##_4_##suffix, T, Source, 4, 512, 640)                \
   extern "C" __global__ void __launch_bounds__(ac4k::kRopeThreads) name##_any_##suffix( \
       const __grid_constant__ ac4k::Rope3dParams params) {                              \
     ac4k::norm_rotate_rows_any<T, ac4k::Source>(params);                                \

@@ -70,29 +70,28 @@ struct TablePositions {
   using Params = RopeParams;
   using FewParams = FewRopeParams;
   using Scalar = float;
-  using Place = int64_t;  // with Params
+  using Place = ComingInteger;
 
   template <typename Params>
   static __device__ __forceinline__ int rotary_pairs(const Params& params) {
     return params.rotary_dim / 2;
   }
-  static __device__ __forceinline__ int64_t place_of(const RopeParams& params, int64_t token) {
-    return integer_at(params.positions, params.wide_positions, token);
+  template <typename Params, typename Index>
+  static __device__ __forceinline__ Place place_of(const Params& params, Index token) {
+    return load_integer(params.positions, params.wide_positions, token);
   }
-  static __device__ __forceinline__ int place_of(const FewRopeParams& params, int token) {
-    return integer_below(params.num_positions, params.positions, params.wide_positions, token);
-  }
-  static __device__ __forceinline__ bool rotates(int64_t) { return true; }
-  template <int kPairs, bool kVector, typename Params, typename Position>
+  static __device__ __forceinline__ bool rotates(const Place&) { return true; }
+  template <int kPairs, bool kVector, typename Params>
   static __device__ __forceinline__ Angles<float, kPairs> load(const Params& params,
-                                                               Position position, int pair) {
+                                                               const Place& place, int pair) {
     Angles<float, kPairs> angles;
-    if (position < 0 || position >= params.num_positions) {
+    const int position = place.below(params.num_positions);
+    if (position < 0) {
 #pragma unroll
       for (int i = 0; i < kPairs; ++i) angles.cos[i] = angles.sin[i] = quiet_nan<float>();
       return angles;
     }
-    const float* row = params.cos_sin + position * params.rotary_dim + pair;
+    const float* row = params.cos_sin + static_cast<int64_t>(position) * params.rotary_dim + pair;
     load_floats<kPairs, kVector>(row, angles.cos);
     load_floats<kPairs, kVector>(row + params.rotary_dim / 2, angles.sin);
     return angles;
@@ -104,44 +103,81 @@ struct SectionPositions {
   using Params = RopeParams;
   using FewParams = FewMropeParams;
   using Scalar = float;
-  template <typename Offset>
   struct Place {
-    Offset rows[3];  // offsets in the table, or negative
-
-    __device__ __forceinline__ Offset row(int axis) const {
-      return axis == 0 ? rows[0] : axis == 1 ? rows[1] : rows[2];
-    }
+    ComingInteger positions[3];
   };
 
   template <typename Params>
   static __device__ __forceinline__ int rotary_pairs(const Params& params) {
     return params.rotary_dim / 2;
   }
-  static __device__ __forceinline__ Place<int64_t> place_of(const RopeParams& params,
-                                                            int64_t token) {
-    Place<int64_t> place;
+  static __device__ __forceinline__ Place place_of(const RopeParams& params, int64_t token) {
+    return place_at(params, token, static_cast<int64_t>(params.heads.num_tokens));
+  }
+  static __device__ __forceinline__ Place place_of(const FewMropeParams& params, int token) {
+    return place_at(params, token, params.num_tokens);
+  }
+  static __device__ __forceinline__ bool rotates(const Place&) { return true; }
+  // The axes of pairs from `pair` on, of a vector of them at most, two bits each.
+  template <typename Params>
+  static __device__ __forceinline__ unsigned axes_from(const Params& params, int pair) {
+    return params.axes[pair / kRopeAxesAWord] >> (2 * (pair % kRopeAxesAWord));
+  }
+  template <int kPairs, bool kVector>
+  static __device__ __forceinline__ Angles<float, kPairs> load(const RopeParams& params,
+                                                               const Place& place, int pair) {
+    const Rows<int64_t> rows(params, place);
+    if constexpr (!kVector) {
+      static_assert(kPairs == 1);
+      return load_each<1>(params, rows, static_cast<unsigned>(axis_of(params, pair)), pair);
+    }
+    // Sections in a row: mostly all pairs have the same axis.
+    const unsigned axes = axes_from(params, pair);
+    const int64_t row = rows.of(axes & 3);
+    constexpr unsigned kAll = (1u << (2 * kPairs)) - 1;
+    if ((axes & kAll) == (axes & 3) * (0x5555u & kAll) && row >= 0) {
+      Angles<float, kPairs> angles;
+      const float* values = params.cos_sin + row + pair;
+      load_floats<kPairs, true>(values, angles.cos);
+      load_floats<kPairs, true>(values + params.rotary_dim / 2, angles.sin);
+      return angles;
+    }
+    return load_each<kPairs>(params, rows, axes, pair);
+  }
+  template <int kPairs, bool kVector>
+  static __device__ __forceinline__ Angles<float, kPairs> load(const FewMropeParams& params,
+                                                               const Place& place, int pair) {
+    return load_each<kPairs>(params, Rows<int>(params, place), axes_from(params, pair), pair);
+  }
+
+ private:
+  // Offsets of the three rows in the table, or negative.
+  template <typename Offset>
+  struct Rows {
+    Offset offsets[3];
+
+    template <typename Params>
+    __device__ __forceinline__ Rows(const Params& params, const Place& place) {
+#pragma unroll
+      for (int axis = 0; axis < 3; ++axis) {
+        offsets[axis] = static_cast<Offset>(place.positions[axis].below(params.num_positions)) *
+                        params.rotary_dim;
+      }
+    }
+    __device__ __forceinline__ Offset of(unsigned axis) const {
+      return axis == 0 ? offsets[0] : axis == 1 ? offsets[1] : offsets[2];
+    }
+  };
+  template <typename Params, typename Index>
+  static __device__ __forceinline__ Place place_at(const Params& params, Index token,
+                                                   Index num_tokens) {
+    Place place;
 #pragma unroll
     for (int axis = 0; axis < 3; ++axis) {
-      const int64_t position = integer_at(params.positions, params.wide_positions,
-                                          axis * params.heads.num_tokens + token);
-      const bool known = position >= 0 && position < params.num_positions;
-      place.rows[axis] = known ? position * params.rotary_dim : -1;
+      place.positions[axis] =
+          load_integer(params.positions, params.wide_positions, axis * num_tokens + token);
     }
     return place;
-  }
-  static __device__ __forceinline__ Place<int> place_of(const FewMropeParams& params, int token) {
-    Place<int> place;
-#pragma unroll
-    for (int axis = 0; axis < 3; ++axis) {
-      const int position = integer_below(params.num_positions, params.positions,
-                                         params.wide_positions, axis * params.num_tokens + token);
-      place.rows[axis] = position * params.rotary_dim;
-    }
-    return place;
-  }
-  template <typename Place>
-  static __device__ __forceinline__ bool rotates(const Place&) {
-    return true;
   }
   static __device__ __forceinline__ int axis_of(const RopeParams& params, int pair) {
     if (params.interleaved_sections) {
@@ -152,42 +188,14 @@ struct SectionPositions {
     }
     return (pair >= params.section_t) + (pair >= params.section_t + params.section_h);
   }
-  static __device__ __forceinline__ int axis_of(const FewMropeParams& params, int pair) {
-    return params.axes[pair / kRopeAxesAWord] >> (2 * (pair % kRopeAxesAWord)) & 3;
-  }
-  template <int kPairs, bool kVector>
-  static __device__ __forceinline__ Angles<float, kPairs> load(const RopeParams& params,
-                                                               const Place<int64_t>& place,
-                                                               int pair) {
-    if constexpr (kVector) {
-      const int axis = axis_of(params, pair);
-      const int64_t row = place.row(axis);
-      const bool alike = axis == axis_of(params, pair + kPairs - 1);
-      if (alike && !params.interleaved_sections && row >= 0) {
-        Angles<float, kPairs> angles;
-        const float* values = params.cos_sin + row + pair;
-        load_floats<kPairs, true>(values, angles.cos);
-        load_floats<kPairs, true>(values + params.rotary_dim / 2, angles.sin);
-        return angles;
-      }
-    }
-    return load_each<kPairs>(params, place, pair);
-  }
-  template <int kPairs, bool kVector>
-  static __device__ __forceinline__ Angles<float, kPairs> load(const FewMropeParams& params,
-                                                               const Place<int>& place, int pair) {
-    return load_each<kPairs>(params, place, pair);
-  }
-
- private:
   template <int kPairs, typename Params, typename Offset>
   static __device__ __forceinline__ Angles<float, kPairs> load_each(const Params& params,
-                                                                    const Place<Offset>& place,
-                                                                    int pair) {
+                                                                    const Rows<Offset>& rows,
+                                                                    unsigned axes, int pair) {
     Angles<float, kPairs> angles;
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      const Offset row = place.row(axis_of(params, pair + i));
+      const Offset row = rows.of(axes >> (2 * i) & 3);
       const float* values = params.cos_sin + (row + pair + i);
       angles.cos[i] = row < 0 ? quiet_nan<float>() : values[0];
       angles.sin[i] = row < 0 ? quiet_nan<float>() : values[params.rotary_dim / 2];
@@ -202,9 +210,9 @@ struct GridPositions {
   using Params = Rope3dParams;
   using Scalar = Compute;
 
-  struct Place {
-    bool inside;
-    unsigned axes[3];
+  struct alignas(16) Place {
+    unsigned rows[3];       // of the table, one an axis: their first pairs
+    bool inside, complete;  // complete: the table has all of them
   };
   // Sizes past the number of tokens make no difference, so that 32 bits hold them all.
   template <typename Index>
@@ -220,12 +228,18 @@ struct GridPositions {
     }
     const unsigned long long area = static_cast<unsigned long long>(sizes[1]) * sizes[2];
     const unsigned frame = area < tokens ? static_cast<unsigned>(area) : tokens;
-    Place place{index < static_cast<unsigned long long>(sizes[0]) * frame, {}};
+    Place place{{}, index < static_cast<unsigned long long>(sizes[0]) * frame, true};
     if (place.inside) {
-      place.axes[0] = index / frame;
-      const unsigned rest = index - place.axes[0] * frame;
-      place.axes[1] = rest / sizes[2];
-      place.axes[2] = rest - place.axes[1] * sizes[2];
+      place.rows[0] = index / frame;
+      const unsigned rest = index - place.rows[0] * frame;
+      place.rows[1] = rest / sizes[2];
+      place.rows[2] = rest - place.rows[1] * sizes[2];
+#pragma unroll
+      for (unsigned& row : place.rows) {
+        const bool missing = row >= params.num_positions;
+        place.complete = place.complete && !missing;
+        row = missing ? kMissing : row * rotary_pairs(params);
+      }
     }
     return place;
   }
@@ -236,30 +250,44 @@ struct GridPositions {
   template <int kPairs, bool kVector>
   static __device__ __forceinline__ Angles<Scalar, kPairs> load(const Params& params,
                                                                 const Place& place, int pair) {
-    const int64_t row_size = params.heads.head_dim;  // numbers, two a pair
     Angles<Scalar, kPairs> angles;
+    unsigned rows[kPairs];
 #pragma unroll
     for (int i = 0; i < kPairs; ++i) {
-      const int axis = (pair + i >= params.axis_ends[0]) + (pair + i >= params.axis_ends[1]);
-      const unsigned position = axis == 0   ? place.axes[0]
-                                : axis == 1 ? place.axes[1]
-                                            : place.axes[2];
-      if (position < params.num_positions) {
-        const Table* values = static_cast<const Table*>(params.table) + position * row_size;
-        Vector<Table, 2 * sizeof(Table)> both;
-        if constexpr (kVector) {
-          both = reinterpret_cast<const Vector<Table, 2 * sizeof(Table)>*>(values)[pair + i];
-        } else {
-          both.values[0] = values[2 * (pair + i)];
-          both.values[1] = values[2 * (pair + i) + 1];
-        }
-        angles.cos[i] = static_cast<Scalar>(both.values[0]);
-        angles.sin[i] = static_cast<Scalar>(both.values[1]);
-      } else {
+      rows[i] = pair + i < params.axis_ends[0]   ? place.rows[0]
+                : pair + i < params.axis_ends[1] ? place.rows[1]
+                                                 : place.rows[2];
+    }
+    if (place.complete) {
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) load_pair<kVector>(params, rows[i], pair, i, angles);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPairs; ++i) {
         angles.cos[i] = angles.sin[i] = quiet_nan<Scalar>();
+        if (rows[i] != kMissing) load_pair<kVector>(params, rows[i], pair, i, angles);
       }
     }
     return angles;
+  }
+
+ private:
+  static constexpr unsigned kMissing = ~0u;
+
+  template <bool kVector, int kPairs>
+  static __device__ __forceinline__ void load_pair(const Params& params, unsigned row, int pair,
+                                                   int i, Angles<Scalar, kPairs>& angles) {
+    using Both = Vector<Table, 2 * sizeof(Table)>;
+    const Table* values =
+        static_cast<const Table*>(params.table) + (row + static_cast<unsigned>(pair)) * int64_t{2};
+    Both both;
+    if constexpr (kVector) {
+      both = reinterpret_cast<const Both*>(values)[i];
+    } else {
+      both = {values[2 * i], values[2 * i + 1]};
+    }
+    angles.cos[i] = static_cast<Scalar>(both.values[0]);
+    angles.sin[i] = static_cast<Scalar>(both.values[1]);
   }
 };
 
@@ -351,13 +379,14 @@ struct Slot {
     if constexpr (kNeox) starts[1] = starts[0] + (rotated ? rotary_pairs : kPairs);
   }
 
-  // Zeros past the end of the head.
+  // Zeros past the end of the head. kWhole: there is nothing past it.
+  template <bool kWhole = false>
   __device__ __forceinline__ Values load(const T* head) const {
     Values values = {};
 #pragma unroll
     for (int r = 0; r < kRuns; ++r) {
       if constexpr (kVector) {
-        if (starts[r] < head_dim) {
+        if (kWhole || starts[r] < head_dim) {
           values.runs[r] = __ldca(reinterpret_cast<const Bits*>(head + starts[r]));
         }
       } else {
@@ -369,11 +398,12 @@ struct Slot {
     }
     return values;
   }
+  template <bool kWhole = false>
   __device__ __forceinline__ void store(T* head, const Values& values) const {
 #pragma unroll
     for (int r = 0; r < kRuns; ++r) {
       if constexpr (kVector) {
-        if (starts[r] < head_dim) {
+        if (kWhole || starts[r] < head_dim) {
           __stwb(reinterpret_cast<Bits*>(head + starts[r]), values.runs[r]);
         }
       } else {

@@ -6,11 +6,15 @@
 namespace ac4k {
 
 inline constexpr int kRopeMaxDims = 8;
-inline constexpr int kRopeThreads = 256;       // of a block, with a norm or a grid
+inline constexpr int kRopeThreads = 256;  // of a block, with a norm or a grid
+// mrope: which of three positions a pair uses, in two bits.
+inline constexpr int kRopeAxesAWord = 16;
+inline constexpr int kRopeAxisWords = 8;
 inline constexpr int kRopeTableThreads = 128;  // rope and mrope alone: small sizes end sooner
-// Blocks of qk_norm_rope on an SM.
+// Heads that a thread of qk_norm_rope has at most, and its blocks on an SM.
+inline constexpr int kNormRopeHeads = 8;
 inline constexpr int kNormRopeNeoxBlocks = 6;
-inline constexpr int kNormRopeInterleavedBlocks = 9;
+inline constexpr int kNormRopeInterleavedBlocks = 8;
 
 // Heads of all tokens, in and out; strides in elements, the elements of a head in a row.
 struct RopeTensor {
@@ -43,18 +47,16 @@ struct RopeHeads {
 struct RopeParams {
   RopeHeads heads;
   const float* cos_sin;  // [num_positions, rotary_dim]: cosines, then sines
-  long long num_positions;
+  int num_positions;
   const void* positions;  // [tokens], or [3, tokens] for mrope
   bool wide_positions;    // i64, otherwise i32
   int rotary_dim;
   int section_t, section_h, section_w;  // mrope only, in pairs
   bool interleaved_sections;
-  float eps;  // of the norm
+  unsigned axes[kRopeAxisWords];  // the same for the vector kernels
+  float eps;                      // of the norm
   bool cast_first;
 };
-
-inline constexpr int kRopeAxesAWord = 16;
-inline constexpr int kRopeAxisWords = 8;
 
 // Of few tokens, q and k: 32-bit offsets in elements, and few enough bytes for two lines of
 // constants.
@@ -72,18 +74,19 @@ struct FewRopeParams {
   bool wide_positions, in_place;
 };
 struct FewMropeParams : FewRopeParams {
-  unsigned axes[kRopeAxisWords];  // two bits a pair
+  unsigned axes[kRopeAxisWords];
 };
 
 struct Rope3dParams {
   RopeHeads heads;
   const void* table;  // [num_positions, head_dim / 2, 2]: cosine and sine, f64 or f32
   long long num_positions;
-  const void* grid_sizes;  // [samples, 3]
-  bool wide_grid;          // i64, otherwise i32
-  FastDivisor tokens;      // of one sample
-  int axis_ends[2];        // pairs of frames end here, those of rows here
-  float eps;               // of the norm
+  const void* grid_sizes;    // [samples, 3]
+  bool wide_grid;            // i64, otherwise i32
+  FastDivisor tokens;        // of one sample
+  int axis_ends[2];          // pairs of frames end here, those of rows here
+  FastDivisor head_vectors;  // norm over all heads: vectors of one
+  float eps;                 // of the norm
   bool cast_first;
 };
 

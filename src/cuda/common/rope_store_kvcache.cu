@@ -72,8 +72,8 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
   }
   const KvCachePart& cache = params.cache.parts[is_value];
 
-  int64_t cache_slot = -1;
-  if (!is_query && token < params.cache.num_tokens) cache_slot = slot_of(params.cache, token);
+  ComingInteger coming_slot{0, -1};
+  if (!is_query && token < params.cache.num_tokens) coming_slot = slot_of(params.cache, token);
   for (int index = threadIdx.x; index < heads.num_slots; index += blockDim.x) {
     const Slot slot(index, TablePositions::rotary_pairs(params.rope), heads.head_dim);
     typename Slot::Values values[kHeads];
@@ -89,7 +89,8 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
     // Only now: whether there is a slot need not be known before everything else is on its way.
     int64_t place = 0;
     if (!is_query) {
-      if (!is_slot(params.cache, cache_slot)) return;
+      const int cache_slot = coming_slot.below(params.cache.num_slots);
+      if (cache_slot < 0) return;
       place = cache_offset(params.cache, cache, cache_slot, 0);
     }
     if (rotated) {
@@ -134,9 +135,9 @@ __device__ __forceinline__ void rope_store_few(const FewRopeStoreParams& params)
   wait_for_previous_kernels();
   allow_next_kernel();
   const auto position = TablePositions::place_of(params, token);
-  int cache_slot = -1;
+  ComingInteger coming_slot{0, -1};
   if (!is_query && token < params.num_stored) {
-    cache_slot = integer_below(params.num_slots, params.slots, params.wide_slots, token);
+    coming_slot = load_integer(params.slots, params.wide_slots, token);
   }
   auto values = slot.load(in);
   if (slot.pair >= 0 && !is_value) {
@@ -147,6 +148,7 @@ __device__ __forceinline__ void rope_store_few(const FewRopeStoreParams& params)
     out = static_cast<T*>(params.out[0]) +
           (token * params.out_token_stride[0] + index * params.out_head_stride[0]);
   } else {
+    const int cache_slot = coming_slot.below(params.num_slots);
     if (cache_slot < 0) return;
     out = static_cast<T*>(params.caches[is_value]) +
           static_cast<int64_t>(cache_slot) * params.slot_stride[is_value] +
