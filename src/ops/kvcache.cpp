@@ -1,6 +1,8 @@
 // store_kvcache and gather_kvcache: tokens to the slots of a paged cache, and back.
 #include "cuda/common/kvcache.h"
 
+#include <algorithm>
+
 #include "core/op.hpp"
 #include "cpu/kernels.hpp"
 #include "ops/activations.hpp"
@@ -29,7 +31,7 @@ Status check_scales(const Call& call, const KvCachePlaces& at, DType cache_type,
 }
 
 bool blocks_follow(const cpu::KvCacheArgs& args) {
-  if (args.num_blocks == 1 || args.block_size == 0) return true;
+  if (args.num_blocks <= 1 || args.block_size == 0) return true;
   bool follow = true;
   for (const cpu::KvCachePart& part : args.parts) {
     follow = follow && part.block_stride == args.block_size * part.slot_stride;
@@ -38,10 +40,10 @@ bool blocks_follow(const cpu::KvCacheArgs& args) {
 }
 
 Status check_num_slots(const Call& call, const cpu::KvCacheArgs& args) {
-  const int64_t num_slots = args.num_blocks * args.block_size;
-  if (num_slots <= INT32_MAX) return AC4K_OK;
+  const int64_t most = INT32_MAX / std::max<int64_t>(args.block_size, 1);
+  if (args.num_blocks <= most) return AC4K_OK;
   return fail(AC4K_UNSUPPORTED, call.op.signature.name, ": argument 'k_cache': expected at most ",
-              INT32_MAX, " slots on a GPU, got ", num_slots);
+              INT32_MAX, " slots on a GPU, got ", args.num_blocks, " blocks of ", args.block_size);
 }
 
 cpu::KvCachePart kv_cache_part(const Call& call, const KvCachePlaces& at, int index,
