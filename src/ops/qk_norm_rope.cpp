@@ -38,16 +38,14 @@ Status run_cpu(const Call& call) {
 
 // Heads that a thread has: what is done once for all of them takes as long as one or two, and the
 // blocks should fill whole turns of the GPU.
-Status heads_a_thread(const Call& call, const RopeTensors& tensors, int64_t slots, bool neox,
-                      int64_t* heads) {
+Status heads_a_thread(const Call& call, const RopeTensors& tensors, int64_t slots, int64_t* heads) {
   constexpr double kOnce = 1.5;
   *heads = 1;
   if (tensors.is_small()) return AC4K_OK;
   Status status = AC4K_OK;
   const auto* device = cuda::device_properties(call.device.device_id, status);
   if (device == nullptr) return status;
-  const int64_t room =
-      int64_t{device->sm_count} * (neox ? kNormRopeNeoxBlocks : kNormRopeInterleavedBlocks);
+  const int64_t room = int64_t{device->sm_count} * kNormRopeBlocks;
   const int64_t q_heads = call.tensor(kQ).shape[call.tensor(kQ).ndim - 2],
                 k_heads = call.tensor(kK).shape[call.tensor(kK).ndim - 2];
   double best = 0;
@@ -79,6 +77,14 @@ Status run_cuda(const Call& call) {
        {{kModule, "qk_norm_rope_neox_f32"},
         {kModule, "qk_norm_rope_neox_f16"},
         {kModule, "qk_norm_rope_neox_bf16"}}}};
+  // Many heads of the usual size, by style and type.
+  static constinit cuda::Kernel usual_kernels[2][3] = {
+      {{kModule, "qk_norm_rope_usual_interleaved_f32"},
+       {kModule, "qk_norm_rope_usual_interleaved_f16"},
+       {kModule, "qk_norm_rope_usual_interleaved_bf16"}},
+      {{kModule, "qk_norm_rope_usual_neox_f32"},
+       {kModule, "qk_norm_rope_usual_neox_f16"},
+       {kModule, "qk_norm_rope_usual_neox_bf16"}}};
   constexpr int64_t kWarp = 32;
   AC4K_TRY(check_num_positions(call, call.dim(kP)));
   const RopeTensors tensors = tensors_of(call);
@@ -98,10 +104,10 @@ Status run_cuda(const Call& call) {
   params.rotary_dim = static_cast<int>(R);
   params.eps = static_cast<float>(call.real(kEps));
   params.cast_first = call.integer(kCastFirst) != 0;
-  RopeShape shape = vector_shape(neox, R, D, vector);
+  RopeShape shape = vector_shape(D, vector);
   int64_t width =
       std::max<int64_t>(std::bit_ceil(static_cast<uint64_t>(shape.num_slots)), kMinRowLanes);
-  if (!rotates_whole_vectors(neox, R, D, vector) || !tensors.allows_vectors(call.type()) ||
+  if (!rotates_whole_vectors(R, D, vector) || !tensors.allows_vectors(call.type()) ||
       !all_aligned(call.tensor(kCosSin), call.tensor(kQWeight), call.tensor(kKWeight)) ||
       width > kWarp || !fits_vector_kernel(tensors, shape.num_slots)) {
     shape = {R / 2 + ceil_div(D - R, 2), 1, false};
@@ -109,7 +115,11 @@ Status run_cuda(const Call& call) {
   }
   if (shape.vectors) {
     shape.threads = kRopeTableThreads;
-    AC4K_TRY(heads_a_thread(call, tensors, width, neox, &shape.heads_a_thread));
+    if (D == kUsualHeadDim && R == kUsualHeadDim && !tensors.is_small()) {
+      shape.heads_a_thread = kUsualHeads;
+      return launch_rope(usual_kernels[neox][rope_type_index(call.type())], call, shape, params);
+    }
+    AC4K_TRY(heads_a_thread(call, tensors, width, &shape.heads_a_thread));
   }
   return launch_rope(kernels[shape.vectors][neox][rope_type_index(call.type())], call, shape,
                      params, width);

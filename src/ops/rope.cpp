@@ -73,25 +73,24 @@ Status run_cuda(const Call& call, Kernels& kernels, bool neox, const cpu::MropeS
     }
   };
   const size_t type = rope_type_index(call.type());
-  RopeShape shape = vector_shape(neox, R, D, vector);
+  RopeShape shape = vector_shape(D, vector);
   const bool axes_fit = sections == nullptr || R / 2 <= kRopeAxesAWord * kRopeAxisWords;
-  if (!rotates_whole_vectors(neox, R, D, vector) || !tensors.allows_vectors(call.type()) ||
+  if (!rotates_whole_vectors(R, D, vector) || !tensors.allows_vectors(call.type()) ||
       !all_aligned(call.tensor(kCosSin)) || !fits_vector_kernel(tensors, shape.num_slots) ||
       !axes_fit) {
     shape = {R / 2 + ceil_div(D - R, 2), 4, false};
   }
   shape.threads = kRopeTableThreads;
-  const int64_t few_slots = few_slots_of(neox, shape);
   FewMropeParams few{};
-  if (shape.vectors && few_slots <= kRopeTableThreads &&
+  if (shape.vectors && shape.num_slots <= kRopeTableThreads &&
       call.dim(kP) <= INT32_MAX / std::max<int64_t>(R, 1) && tensors.few_heads(few)) {
     complete(few);
     if (sections == nullptr) {
-      return launch_few_heads(kernels.few[neox][type], call, few_slots, few.num_heads,
+      return launch_few_heads(kernels.few[neox][type], call, shape.num_slots, few.num_heads,
                               static_cast<const FewRopeParams&>(few));
     }
     set_axes(few);
-    return launch_few_heads(kernels.few[neox][type], call, few_slots, few.num_heads, few);
+    return launch_few_heads(kernels.few[neox][type], call, shape.num_slots, few.num_heads, few);
   }
   RopeParams params{};
   params.heads = tensors.cuda_heads();

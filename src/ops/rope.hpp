@@ -124,18 +124,12 @@ Status launch_few_heads(cuda::Kernel& kernel, const Call& call, int64_t num_slot
   return cuda::launch(kernel, config, call.device.device_id, call.stream, params);
 }
 
-// The vector kernels of rope: a thread's pairs are a vector of first and one of second elements
-// (neox) or one vector of both. `vector` counts elements, R of the D elements are rotated.
-inline RopeShape vector_shape(bool neox, int64_t R, int64_t D, int64_t vector) {
-  if (neox) return {R / 2 / vector + ceil_div(D - R, 2 * vector), 2, true};
-  return {R / vector + ceil_div(D - R, vector), 4, true};
-}
-inline bool rotates_whole_vectors(bool neox, int64_t R, int64_t D, int64_t vector) {
-  return (neox ? R / 2 : R) % vector == 0 && (D - R) % vector == 0;
-}
-// Those of few heads: where there are two vectors, half of each.
-inline int64_t few_slots_of(bool neox, const RopeShape& vectors) {
-  return vectors.num_slots * (neox ? 2 : 1);
+// The vector kernels of rope: a thread's pairs are a vector of both elements, or two halves of one
+// with the first and with the second elements (neox). `vector` counts elements, R of the D elements
+// are rotated.
+inline RopeShape vector_shape(int64_t D, int64_t vector) { return {D / vector, 4, true}; }
+inline bool rotates_whole_vectors(int64_t R, int64_t D, int64_t vector) {
+  return R % vector == 0 && D % vector == 0;
 }
 Status check_rotary_dim(const Call& call, int64_t R, int64_t D);
 // GPU kernels count positions in 32 bits.

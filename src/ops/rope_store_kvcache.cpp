@@ -173,16 +173,16 @@ Status run_cuda(const Call& call) {
   params.value_token_stride = cache.parts[1].token_stride;
   params.value_head_stride = cache.parts[1].head_stride;
   params.cache = cache_params(cache);
-  RopeShape shape = vector_shape(neox, R, D, vector);
-  if (!rotates_whole_vectors(neox, R, D, vector) || !tensors.allows_vectors(type) ||
+  RopeShape shape = vector_shape(D, vector);
+  if (!rotates_whole_vectors(R, D, vector) || !tensors.allows_vectors(type) ||
       !is_aligned(params.rope.cos_sin) || !in_runs(cache, vector) ||
       !fits_vector_kernel(tensors, shape.num_slots)) {
     shape = {R / 2 + ceil_div(D - R, 2), 1, false};
   }
   FewRopeStoreParams few{};
-  const int64_t few_slots = few_slots_of(neox, shape);
-  if (shape.vectors && few_slots <= kRopeTableThreads && few_params(tensors, cache, params, few)) {
-    return launch_few_heads(few_kernels[neox][rope_type_index(type)], call, few_slots,
+  if (shape.vectors && shape.num_slots <= kRopeTableThreads &&
+      few_params(tensors, cache, params, few)) {
+    return launch_few_heads(few_kernels[neox][rope_type_index(type)], call, shape.num_slots,
                             few.num_heads + cache.num_heads, few);
   }
   const size_t format = cache_type == type ? 0 : cache_type == DType::f8e4m3 ? 1 : 2;

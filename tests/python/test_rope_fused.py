@@ -79,6 +79,26 @@ def test_qk_norm_rope_of_many_heads(device: str, style: Any) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("cast_first", [False, True])
+@pytest.mark.parametrize("style", STYLES)
+def test_qk_norm_rope_of_many_usual_heads(
+    device: str, style: Any, cast_first: bool, dtype: str
+) -> None:
+    """Heads of 128 have a kernel of their own; here the last groups of q and k are not full, nor
+    is the last block, and rows do not follow each other."""
+    tokens, heads, dim = 701, (7, 2), 128
+    both = random((tokens, sum(heads), dim), dtype, device, 1)
+    q, k = both[:, : heads[0]], both[:, heads[0] :]
+    weights = weights_of(dim, dtype, device)
+    positions, table = positions_of((tokens,), 50, device), table_of(dim, 50, device)
+    options = {"style": style, "cast_first": cast_first}
+    results = ac4k.qk_norm_rope(q, k, *weights, positions, table, **options)
+    assert_right("qk_norm_rope", results, q, k, *weights, positions, table, **options)
+    ac4k.qk_norm_rope(q, k, *weights, positions, table, **options, out=(q, k))
+    assert all(torch.equal(a, b) for a, b in zip(results, (q, k), strict=True))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("cast_first", [False, True])
 @pytest.mark.parametrize("precision", ["exact", "fast"])
 @pytest.mark.parametrize(
     ("heads", "dim"), [((12, 12), 128), ((3, 2), 32), ((2, 5), 10), ((40, 40), 128), ((1, 1), 2)]

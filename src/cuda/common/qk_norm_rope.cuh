@@ -35,17 +35,37 @@ __device__ __forceinline__ void forget_widened(uint4& bits) {
     asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
   }
 }
+template <typename T>
+__device__ __forceinline__ void forget_widened(uint2& bits) {
+  if constexpr (sizeof(T) == 2) asm volatile("" : "+r"(bits.x), "+r"(bits.y));
+}
 
 // Sums of squares are added up here: matrix products, which long rows of norms have, were slower.
 
-// The sum of squares of a head that `lanes` lanes share, each with its slot.
+// The squares of a slot's elements, added up.
 template <typename T, typename Values>
-__device__ __forceinline__ float sum_of_head(const Values& values, unsigned lanes) {
+__device__ __forceinline__ float sum_of_slot(const Values& values) {
   using Row = RowRegisters<T, static_cast<int>(sizeof(Values) / sizeof(Vector<T>))>;
-  float sums[1] = {sum_by_additions<true>(reinterpret_cast<const Row&>(values))};
-  reduce_lanes<Sum>(sums, lanes);
-  return sums[0];
+  return sum_by_additions<true>(reinterpret_cast<const Row&>(values));
 }
+// The norm of a slot whose head has this scale.
+template <bool kCastFirst, typename Run, typename Values>
+__device__ __forceinline__ void normalise_slot(Values& values, float scale, const Values& weights) {
+#pragma unroll
+  for (int r = 0; r < static_cast<int>(sizeof(Values) / sizeof(Run)); ++r) {
+    normalise_run<kCastFirst>(reinterpret_cast<Run*>(values.runs)[r], scale,
+                              reinterpret_cast<const Run*>(weights.runs)[r]);
+  }
+}
+template <typename T, typename Values>
+__device__ __forceinline__ void forget_widened_slot(Values& values) {
+#pragma unroll
+  for (auto& run : values.runs) forget_widened<T>(run);
+}
+
+// Pairs of a thread: 16 bytes of a head.
+template <typename T>
+inline constexpr int kSlotPairs = 8 / sizeof(T);
 
 // Norm over each head, then RoPE.
 //
@@ -55,9 +75,9 @@ __device__ __forceinline__ float sum_of_head(const Values& values, unsigned lane
 // 16-byte accesses. No shared memory: a head is summed up by shuffles. kLanes: x, where each lane
 // has a slot and all of them are rotated, or 0 for any. kCastFirst: what cast_first says. Roofline:
 // HBM, 1 read to 1 write.
-template <typename T, typename Source, int kPairs, int kAhead, bool kNeox, int kLanes,
-          bool kCastFirst>
+template <typename T, typename Source, bool kNeox, int kLanes, bool kCastFirst>
 __device__ __forceinline__ void norm_rotate_groups(const typename Source::Params& params) {
+  constexpr int kPairs = kSlotPairs<T>, kAhead = 3;
   using Slot = Slot<T, kPairs, kNeox, true>;
   using Run = typename Slot::Run;
   using Values = typename Slot::Values;
@@ -102,14 +122,10 @@ __device__ __forceinline__ void norm_rotate_groups(const typename Source::Params
     if (left > kAhead * group.step) ahead[kAhead - 1] = slot.template load<kWhole>(in);
     in += group.in_step;
 
-    const float sum = sum_of_head<T>(values, kWhole ? kLanes : blockDim.x);
-    const float scale = rms_scale(sum, tensor, params.eps);
-#pragma unroll
-    for (int r = 0; r < Slot::kRuns; ++r) {
-      forget_widened<T>(values.runs[r]);
-      normalise_run<kCastFirst>(reinterpret_cast<Run*>(values.runs)[r], scale,
-                                reinterpret_cast<const Run*>(weights.runs)[r]);
-    }
+    float sum[1] = {sum_of_slot<T>(values)};
+    reduce_lanes<Sum>(sum, kWhole ? kLanes : blockDim.x);
+    forget_widened_slot<T>(values);
+    normalise_slot<kCastFirst, Run>(values, rms_scale(sum[0], tensor, params.eps), weights);
     if (rotated) Slot::rotate_all(values, angles);
     if (left > 0) slot.template store<kWhole>(out, values);
     out += group.out_step;
@@ -117,18 +133,94 @@ __device__ __forceinline__ void norm_rotate_groups(const typename Source::Params
   }
 }
 
-template <typename T, typename Source, int kPairs, int kAhead, bool kNeox>
+template <typename T, typename Source, bool kNeox>
 __device__ __forceinline__ void norm_rotate_heads(const typename Source::Params& params) {
-  constexpr int kUsualHead = 128, kUsualLanes = kUsualHead / (2 * kPairs);
-  const bool usual = params.heads.head_dim == kUsualHead && params.rotary_dim == kUsualHead;
+  constexpr int kUsualLanes = kUsualHeadDim / (2 * kSlotPairs<T>);
+  const bool usual = params.heads.head_dim == kUsualHeadDim && params.rotary_dim == kUsualHeadDim;
   if (usual && !params.cast_first) {
-    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, kUsualLanes, false>(params);
+    norm_rotate_groups<T, Source, kNeox, kUsualLanes, false>(params);
   } else if (usual) {
-    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, kUsualLanes, true>(params);
+    norm_rotate_groups<T, Source, kNeox, kUsualLanes, true>(params);
   } else if (params.cast_first) {
-    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, 0, true>(params);
+    norm_rotate_groups<T, Source, kNeox, 0, true>(params);
   } else {
-    norm_rotate_groups<T, Source, kPairs, kAhead, kNeox, 0, false>(params);
+    norm_rotate_groups<T, Source, kNeox, 0, false>(params);
+  }
+}
+
+// The same for many heads of the usual size, all of which is rotated: a thread has 16 bytes of each
+// of kUsualHeads heads of a token, and asks for all of them before it looks at the first.
+//
+// Block (x, y): x lanes of 16 bytes are a head, y items stand over each other. Grid: ceil(items /
+// y). Alignment as above.
+template <typename T, typename Source, bool kNeox, bool kCastFirst>
+__device__ __forceinline__ void norm_rotate_usual_of(const typename Source::Params& params) {
+  constexpr int kPairs = kSlotPairs<T>, kLanes = kUsualHeadDim / (2 * kPairs);
+  using Slot = Slot<T, kPairs, kNeox, true>;
+  using Bits = typename Slot::Bits;
+  using Values = typename Slot::Values;
+  constexpr int kRunDistance = kLanes * kPairs;  // from one run of a slot to its other
+  const RopeHeads& heads = params.heads;
+  const unsigned item = blockIdx.x * blockDim.y + threadIdx.y;
+  const bool active = item < heads.num_items;  // the others take part in the shuffles only
+  const unsigned token = active ? divide(item, heads.num_groups) : 0;
+  const int group_index = active ? static_cast<int>(item - token * heads.num_groups.divisor) : 0;
+  const unsigned first = threadIdx.x * Slot::kRun;
+  wait_for_previous_kernels();
+  const auto place = Source::place_of(params, token);
+  const RopeTensor& tensor = heads.tensors[group_index >= heads.tensors[0].num_groups];
+  const HeadGroup<T> group(heads, token, group_index);
+
+  Values values[kUsualHeads] = {};
+  const T* in = group.in + first;
+#pragma unroll
+  for (int i = 0; i < kUsualHeads; ++i) {
+    find_now(in);
+    if (group.has(i)) {
+#pragma unroll
+      for (int r = 0; r < Slot::kRuns; ++r)
+        values[i].runs[r] = __ldca(reinterpret_cast<const Bits*>(in + r * kRunDistance));
+    }
+    in += group.in_step;
+  }
+  Values weights;
+#pragma unroll
+  for (int r = 0; r < Slot::kRuns; ++r) {
+    weights.runs[r] = __ldca(reinterpret_cast<const Bits*>(static_cast<const T*>(tensor.weight) +
+                                                           first + r * kRunDistance));
+  }
+  const auto angles =
+      Source::template load<kPairs, true>(params, place, static_cast<int>(threadIdx.x * kPairs));
+  allow_next_kernel();
+
+  float sums[kUsualHeads];
+#pragma unroll
+  for (int i = 0; i < kUsualHeads; ++i) {
+    sums[i] = sum_of_slot<T>(values[i]);
+    forget_widened_slot<T>(values[i]);
+  }
+  reduce_lanes<Sum>(sums, kLanes);
+  T* out = group.out + first;
+#pragma unroll
+  for (int i = 0; i < kUsualHeads; ++i) {
+    find_now(out);
+    const float scale = rms_scale(sums[i], tensor, params.eps);
+    normalise_slot<kCastFirst, typename Slot::Run>(values[i], scale, weights);
+    Slot::rotate_all(values[i], angles);
+    if (active && group.has(i)) {
+#pragma unroll
+      for (int r = 0; r < Slot::kRuns; ++r)
+        __stwb(reinterpret_cast<Bits*>(out + r * kRunDistance), values[i].runs[r]);
+    }
+    out += group.out_step;
+  }
+}
+template <typename T, typename Source, bool kNeox>
+__device__ __forceinline__ void norm_rotate_usual(const typename Source::Params& params) {
+  if (params.cast_first) {
+    norm_rotate_usual_of<T, Source, kNeox, true>(params);
+  } else {
+    norm_rotate_usual_of<T, Source, kNeox, false>(params);
   }
 }
 

@@ -9,12 +9,6 @@ template <typename T>
 __device__ __forceinline__ const T* few_x(const FewQuantizeParams& params, int row, int column) {
   return static_cast<const T*>(params.x) + (row * params.stride + column);
 }
-// Where a load may be left out the compiler would find its address only after it knows that, one
-// register of the hardware after another.
-template <typename T>
-__device__ __forceinline__ void find_now(const T*& address) {
-  asm volatile("" : "+l"(address));
-}
 __device__ __forceinline__ unsigned char* few_codes(const FewQuantizeParams& params, int row,
                                                     int column) {
   return static_cast<unsigned char*>(params.codes) + (row * params.num_columns + column);

@@ -1,7 +1,7 @@
 // rope and mrope: rotary position embedding by a table of cosines and sines.
 #include "common/rope.cuh"
 
-// A thread has 64 bytes in flight: two heads of two vectors (neox) or four of one (interleaved).
+// A thread has 16 bytes of each of four heads in flight.
 #define AC4K_ROPE_KERNEL(name, T, Source, kPairs, kHeads, kNeox, kVector)        \
   extern "C" __global__ void __launch_bounds__(ac4k::kRopeTableThreads, 8) name( \
       const __grid_constant__ ac4k::RopeParams params) {                         \
@@ -15,7 +15,7 @@
 #define AC4K_ROPE_SOURCE(op, T, suffix, Source)                                         \
   AC4K_ROPE_FEW_KERNEL(op##_few_neox_##suffix, T, Source, 8 / sizeof(T), true)          \
   AC4K_ROPE_FEW_KERNEL(op##_few_interleaved_##suffix, T, Source, 8 / sizeof(T), false)  \
-  AC4K_ROPE_KERNEL(op##_neox_##suffix, T, Source, 16 / sizeof(T), 2, true, true)        \
+  AC4K_ROPE_KERNEL(op##_neox_##suffix, T, Source, 8 / sizeof(T), 4, true, true)         \
   AC4K_ROPE_KERNEL(op##_interleaved_##suffix, T, Source, 8 / sizeof(T), 4, false, true) \
   AC4K_ROPE_KERNEL(op##_any_neox_##suffix, T, Source, 1, 4, true, false)                \
   AC4K_ROPE_KERNEL(op##_any_interleaved_##suffix, T, Source, 1, 4, false, false)

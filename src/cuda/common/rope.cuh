@@ -445,20 +445,26 @@ __device__ __forceinline__ void rotate_slot(const typename Source::Params& param
   const Slot slot(index, Source::rotary_pairs(params), params.heads.head_dim);
   if (slot.pair < 0 && params.heads.in_place) return;
   typename Slot::Values values[kHeads];
+  const T* in = group.in;
 #pragma unroll
   for (int i = 0; i < kHeads; ++i) {
-    if (group.has(i)) values[i] = slot.load(group.in + i * group.in_step);
+    find_now(in);
+    if (group.has(i)) values[i] = slot.load(in);
+    in += group.in_step;
   }
   // Not before the loads: that the angles wait for it holds them up (measured).
   const auto place = Source::place_of(params, token);
   if (slot.pair >= 0 && Source::rotates(place)) {
     const auto angles = Source::template load<kPairs, kVector>(params, place, slot.pair);
+    T* out = group.out;
 #pragma unroll
     for (int i = 0; i < kHeads; ++i) {
+      find_now(out);
       if (group.has(i)) {
         Slot::rotate_all(values[i], angles);
-        slot.store(group.out + i * group.out_step, values[i]);
+        slot.store(out, values[i]);
       }
+      out += group.out_step;
     }
   } else if (!params.heads.in_place) {
 #pragma unroll

@@ -13,8 +13,11 @@ inline constexpr int kRopeAxisWords = 8;
 inline constexpr int kRopeTableThreads = 128;  // rope and mrope alone: small sizes end sooner
 // Heads that a thread of qk_norm_rope has at most, and its blocks on an SM.
 inline constexpr int kNormRopeHeads = 8;
-inline constexpr int kNormRopeNeoxBlocks = 6;
-inline constexpr int kNormRopeInterleavedBlocks = 8;
+inline constexpr int kNormRopeBlocks = 8;
+// The same where there are many heads of the usual size: 16 bytes of each a thread.
+inline constexpr int kUsualHeadDim = 128;
+inline constexpr int kUsualHeads = 4;
+inline constexpr int kUsualHeadBlocks = 7;
 
 // Heads of all tokens, in and out; strides in elements, the elements of a head in a row.
 struct RopeTensor {

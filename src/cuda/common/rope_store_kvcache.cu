@@ -9,36 +9,36 @@ namespace ac4k {
 
 struct SameFormat {};  // the cache has the tokens' type
 
-// One head of the cache: a slot's runs, as they are or as codes of x / scale.
-template <typename T, typename Format, int kPairs, bool kNeox, bool kVector>
-__device__ __forceinline__ void store_to_cache(
+// A slot's runs as codes of x / scale in a head of the cache.
+template <typename Format, typename T, int kPairs, bool kNeox, bool kVector>
+__device__ __forceinline__ void store_codes(
     const Slot<T, kPairs, kNeox, kVector>& slot,
-    const typename Slot<T, kPairs, kNeox, kVector>::Values& values, void* cache, int64_t offset,
+    const typename Slot<T, kPairs, kNeox, kVector>::Values& values, unsigned char* head,
     float scale) {
   using S = Slot<T, kPairs, kNeox, kVector>;
-  if constexpr (is_same<Format, SameFormat>) {
-    slot.store(static_cast<T*>(cache) + offset, values);
-  } else {
-    const float inverse = inverse_of(scale);
-    unsigned char* head = static_cast<unsigned char*>(cache) + offset;
+  const float inverse = inverse_of(scale);
 #pragma unroll
-    for (int r = 0; r < S::kRuns; ++r) {
-      float elements[S::kRun];
-      widen(reinterpret_cast<const typename S::Run*>(values.runs)[r], elements);
-      if constexpr (kVector) {
-        if (slot.starts[r] >= slot.head_dim) continue;
+  for (int r = 0; r < S::kRuns; ++r) {
+    unsigned char* codes = head + slot.starts[r];
+    float elements[S::kRun];
+    widen(reinterpret_cast<const typename S::Run*>(values.runs)[r], elements);
 #pragma unroll
-        for (int i = 0; i < S::kRun; i += 4) {
-          *reinterpret_cast<uint32_t*>(head + slot.starts[r] + i) = Format::encode4(
-              __fmul_rn(elements[i], inverse), __fmul_rn(elements[i + 1], inverse),
-              __fmul_rn(elements[i + 2], inverse), __fmul_rn(elements[i + 3], inverse));
-        }
+    for (float& element : elements) element = __fmul_rn(element, inverse);
+    if constexpr (!kVector) {
+#pragma unroll
+      for (int i = 0; i < S::kRun; ++i) {
+        if (slot.starts[r] + i < slot.head_dim)
+          codes[i] = static_cast<unsigned char>(Format::encode4(elements[i], 0.0f, 0.0f, 0.0f));
+      }
+    } else if (slot.starts[r] < slot.head_dim) {
+      if constexpr (S::kRun == 2) {
+        *reinterpret_cast<unsigned short*>(codes) =
+            static_cast<unsigned short>(Format::encode2(elements[0], elements[1]));
       } else {
 #pragma unroll
-        for (int i = 0; i < S::kRun; ++i) {
-          if (slot.starts[r] + i >= slot.head_dim) continue;
-          head[slot.starts[r] + i] = static_cast<unsigned char>(
-              Format::encode4(__fmul_rn(elements[i], inverse), 0.0f, 0.0f, 0.0f));
+        for (int i = 0; i < S::kRun; i += 4) {
+          *reinterpret_cast<uint32_t*>(codes + i) =
+              Format::encode4(elements[i], elements[i + 1], elements[i + 2], elements[i + 3]);
         }
       }
     }
@@ -77,9 +77,12 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
   for (int index = threadIdx.x; index < heads.num_slots; index += blockDim.x) {
     const Slot slot(index, TablePositions::rotary_pairs(params.rope), heads.head_dim);
     typename Slot::Values values[kHeads];
+    const T* in = part.in;
 #pragma unroll
     for (int i = 0; i < kHeads; ++i) {
-      if (part.has(i)) values[i] = slot.load(part.in + i * part.in_step);
+      find_now(in);
+      if (part.has(i)) values[i] = slot.load(in);
+      in += part.in_step;
     }
     const bool rotated = slot.pair >= 0 && !is_value;
     Angles<float, kPairs> angles;
@@ -99,16 +102,28 @@ __device__ __forceinline__ void rope_store(const RopeStoreParams& params) {
         if (part.has(i)) Slot::rotate_all(values[i], angles);
       }
     }
+    if (is_query || is_same<Format, SameFormat>) {
+      T* out = part.out;
+      int64_t step = part.out_step;
+      if (!is_query) {
+        out = static_cast<T*>(cache.cache) + place + part.first * cache.cache_head_stride;
+        step = part.step * cache.cache_head_stride;
+      }
 #pragma unroll
-    for (int i = 0; i < kHeads; ++i) {
-      if (!part.has(i)) break;
-      if (is_query) {
-        slot.store(part.out + i * part.out_step, values[i]);
-      } else {
+      for (int i = 0; i < kHeads; ++i) {
+        find_now(out);
+        if (part.has(i)) slot.store(out, values[i]);
+        out += step;
+      }
+    } else if constexpr (!is_same<Format, SameFormat>) {
+#pragma unroll
+      for (int i = 0; i < kHeads; ++i) {
+        if (!part.has(i)) break;
         const int head = part.first + i * part.step;
-        store_to_cache<T, Format>(slot, values[i], cache.cache,
-                                  place + head * cache.cache_head_stride,
-                                  scale_at(cache, static_cast<unsigned>(head)));
+        store_codes<Format>(
+            slot, values[i],
+            static_cast<unsigned char*>(cache.cache) + place + head * cache.cache_head_stride,
+            scale_at(cache, static_cast<unsigned>(head)));
       }
     }
     if constexpr (kVector) return;
@@ -170,7 +185,7 @@ __device__ __forceinline__ void rope_store_few(const FewRopeStoreParams& params)
     ac4k::rope_store<T, ac4k::Format, kPairs, kHeads, kNeox, kVector>(params);  \
   }
 #define AC4K_ROPE_STORE_FORMAT(T, suffix, Format, format)                                         \
-  AC4K_ROPE_STORE_KERNEL(rope_store_##format##_neox_##suffix, T, Format, 16 / sizeof(T), 2, true, \
+  AC4K_ROPE_STORE_KERNEL(rope_store_##format##_neox_##suffix, T, Format, 8 / sizeof(T), 4, true,  \
                          true)                                                                    \
   AC4K_ROPE_STORE_KERNEL(rope_store_##format##_interleaved_##suffix, T, Format, 8 / sizeof(T), 4, \
                          false, true)                                                             \

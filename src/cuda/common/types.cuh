@@ -27,6 +27,13 @@ struct IndexType<false> {
   using type = int64_t;
 };
 
+// Settles an address: where a load may be left out the compiler would otherwise find it only after
+// it knows that, and addresses a step apart each from the beginning.
+template <typename T>
+__device__ __forceinline__ void find_now(T*& address) {
+  asm volatile("" : "+l"(address));
+}
+
 // 16-bit types compute in float, the others in themselves.
 template <typename T>
 struct ComputeType {
