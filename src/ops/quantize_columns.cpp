@@ -26,7 +26,7 @@ struct Work {
 // The launch of a kernel in clusters of `blocks`.
 cuda::LaunchConfig config_for(const Work& work, int blocks) {
   const int64_t extents = work.format == 3 ? 2 : 1;
-  constexpr int64_t kBarrierBytes = 8 * (2 * kTileStages + 2);
+  constexpr int64_t kBarrierBytes = 8 * (2 * kStripeStages + 2);
   // Extents of each warp, and of each block in two turns.
   const int64_t extent_bytes =
       kStripeColumns * work.element_bytes() * extents * (kTileWarps + 2 * int64_t{blocks});
@@ -35,7 +35,7 @@ cuda::LaunchConfig config_for(const Work& work, int blocks) {
           .block = {kTileThreads, 1, 1},
           .cluster = {size, 1, 1},
           .shared_bytes =
-              static_cast<uint32_t>(kTileStages * kTileBytes + extent_bytes + kBarrierBytes),
+              static_cast<uint32_t>(kStripeStages * kTileBytes + extent_bytes + kBarrierBytes),
           .dependent = work.dependent};
 }
 
@@ -65,7 +65,7 @@ double estimated_time(const Work& work, int64_t blocks, int64_t at_once) {
   const int64_t tiles = ceil_div(work.row_tiles, blocks);
   const double per_block =
       static_cast<double>(tiles) * kTile +
-      static_cast<double>(std::max<int64_t>(tiles - kTilesKept, 0)) * kTileAgain;
+      static_cast<double>(std::max<int64_t>(tiles - kStripeTilesKept, 0)) * kTileAgain;
   const auto round = [&](int64_t clusters) {
     const double share = static_cast<double>(clusters * blocks) / kAllSms;
     return clusters == 0 ? 0.0 : kRound + per_block * std::max(share, kLeastShare);

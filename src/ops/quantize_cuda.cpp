@@ -200,8 +200,7 @@ class Launcher {
     if (aligned_) {
       bool done = false;
       AC4K_TRY(quantize_flat_on_sm90a(call_, flat_cluster[type_][format_],
-                                      flat_grid[type_][format_], params_, params_.scale, is_one_row,
-                                      &done));
+                                      flat_grid[type_][format_], params_, is_one_row, &done));
       if (done) return AC4K_OK;
     }
     int64_t most = 1;

@@ -27,7 +27,7 @@ FlatPlan flat_plan(const cuda::DeviceProperties& device, int64_t num_elements, i
         static_cast<uint32_t>(ceil_div(share, int64_t{32} * plan.units_a_thread) * 32);
     if (blocks > 1) {
       plan.config.cluster = {static_cast<uint32_t>(blocks), 1, 1};
-      plan.config.grid.x *= static_cast<uint32_t>(plan.units_a_thread);
+      plan.config.grid.x *= static_cast<uint32_t>(std::min(plan.units_a_thread, kTensorClusters));
     }
     return plan;
   }
@@ -36,7 +36,7 @@ FlatPlan flat_plan(const cuda::DeviceProperties& device, int64_t num_elements, i
       ceil_div(ceil_div(num_elements, int64_t{device.sm_count}), kShareElements) * kShareElements;
   plan.config.grid.x = static_cast<uint32_t>(ceil_div(num_elements, plan.share));
   plan.config.block.x = kTileThreads;
-  plan.config.shared_bytes = kTileStages * kTileBytes;
+  plan.config.shared_bytes = kTensorStages * kTileBytes;
   plan.config.cooperative = true;
   return plan;
 }

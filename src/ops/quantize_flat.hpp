@@ -35,8 +35,7 @@ Status find_cluster_blocks(cuda::Kernel& kernel, const Call& call, int* blocks);
 // at a multiple of what a thread handles at once.
 template <typename Params>
 Status quantize_flat_on_sm90a(const Call& call, cuda::Kernel& cluster, cuda::Kernel& grid,
-                              const Params& params, float* scale, bool contiguous, bool* done) {
-  static constinit cuda::Kernel start{"sm90a/quantize_tensor", "start_grid"};
+                              const Params& params, bool contiguous, bool* done) {
   *done = false;
   Status status = AC4K_OK;
   const auto* device = cuda::device_properties(call.device.device_id, status);
@@ -56,16 +55,9 @@ Status quantize_flat_on_sm90a(const Call& call, cuda::Kernel& cluster, cuda::Ker
       .blocks_a_row =
           fast_divisor(static_cast<uint32_t>(std::max<int64_t>(1, params.num_columns / kNvBlock)))};
   plan.config.dependent = cuda::dependent_launch();
-  if (!plan.in_cluster) {
-    const TensorStartParams begin{.slots = static_cast<ExtentSlot*>(params.codes),
-                                  .num_slots = static_cast<int>(plan.config.grid.x),
-                                  .scale = scale};
-    AC4K_TRY(launch_1d(start, call, 1, 32, begin));
-    plan.config.dependent = true;  // on a kernel of our own: whatever the user chose
-  }
   status = cuda::launch(plan.in_cluster ? cluster : grid, plan.config, call.device.device_id,
                         call.stream, flat);
-  // Where a process may use only some of the SMs: other kernels write what `start` has written.
+  // Where a process may use only some of the SMs.
   if (status == AC4K_UNSUPPORTED && plan.config.cooperative) return AC4K_OK;
   *done = true;
   return status;

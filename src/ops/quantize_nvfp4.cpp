@@ -66,7 +66,7 @@ Status quantize_cuda(const Call& call) {
   const bool fits = x.is_aligned() && is_multiple(params.codes, 8);
   if (pending && fits) {
     bool done = false;
-    AC4K_TRY(quantize_flat_on_sm90a(call, flat_cluster[type], flat_grid[type], params, global_scale,
+    AC4K_TRY(quantize_flat_on_sm90a(call, flat_cluster[type], flat_grid[type], params,
                                     is_contiguous(params.rows, args.num_rows, args.num_columns),
                                     &done));
     if (done) return AC4K_OK;

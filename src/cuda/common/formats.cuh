@@ -159,8 +159,21 @@ struct E2M1 {
                              __float_as_uint(__fmaf_rn(v, kSlope, kRounder + 5.0f)));
     return kUpTo8 ? sum : min(sum, __float_as_uint(kRounder + 7.0f));
   }
-  // Eight codes from four pairs of halves: the last byte of a half of `magnitudes` is the code
-  // without its sign, the first bit of a half of `signs` is that.
+  // Eight codes from what magnitude() gave: two of them become a byte, two bytes a half, by
+  // products and sums, which leave the pipeline of logic free. The first bit of a half of `signs`
+  // is a sign.
+  static __device__ __forceinline__ uint32_t pack8(const uint32_t (&magnitudes)[8],
+                                                   const uint32_t (&signs)[4]) {
+    uint32_t halves[2];  // what stands above them does not matter
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t low = magnitudes[4 * i + 1] * 16 + magnitudes[4 * i];
+      const uint32_t high = magnitudes[4 * i + 3] * 16 + magnitudes[4 * i + 2];
+      halves[i] = high * 256 + low;
+    }
+    return __byte_perm(halves[0], halves[1], 0x5410) | (sign_bits(signs) & 0x88888888u);
+  }
+  // The same from four pairs of halves, whose last bytes are the codes without their signs.
   static __device__ __forceinline__ uint32_t pack8(const uint32_t (&magnitudes)[4],
                                                    const uint32_t (&signs)[4]) {
     uint32_t bytes[2];  // four codes each, in the upper halves of their bytes
@@ -181,6 +194,15 @@ struct E2M1 {
       const float2 both = __half22float2(__hmul2(*reinterpret_cast<const __half2*>(&bits), rebias));
       values[i] = both.x, values[i + 4] = both.y;
     }
+  }
+
+ private:
+  // The first bits of eight halves as those of eight codes.
+  static __device__ __forceinline__ uint32_t sign_bits(const uint32_t (&signs)[4]) {
+    const uint32_t first = __byte_perm(signs[0], signs[1], 0x7531);
+    const uint32_t second = __byte_perm(signs[2], signs[3], 0x7531);
+    return (__byte_perm(first, second, 0x6420) >> 4 & 0x0f0f0f0fu) |
+           (__byte_perm(first, second, 0x7531) & 0xf0f0f0f0u);
   }
 };
 

@@ -85,11 +85,13 @@ __device__ __forceinline__ BlockScale nvfp4_block_scale(float amax, float global
   const float sixth = kPlainDivisions ? divide_by<6>(amax) : __fdiv_rn(amax, 6.0f);
   return nvfp4_scale_of_sixth<kPlainDivisions>(sixth, global_scale);
 }
-// No quotient is or comes from a denormal or infinity.
+// No quotient is or comes from a denormal or infinity: of amax / 6, and of both.
+__device__ __forceinline__ bool has_plain_sixth(float amax) {
+  return amax == 0.0f | amax >= 6.0f * kSmallestScale;
+}
 __device__ __forceinline__ bool has_plain_divisions(float amax, float global_scale) {
   constexpr float kTiny = 7.88860905e-31f, kHuge = 1.2676506e30f;  // 2^-100, 2^100
-  return (amax == 0.0f | amax >= 6.0f * kSmallestScale) & global_scale >= kTiny &
-         global_scale <= kHuge;
+  return has_plain_sixth(amax) & global_scale >= kTiny & global_scale <= kHuge;
 }
 
 // MX: the e8m0 scale 2^(floor(log2(amax)) - exponent of the largest number).
@@ -131,11 +133,15 @@ __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b) {
   return result;
 }
 // The larger magnitudes; signs have no meaning.
-template <typename T>
+template <typename T, bool kKeepNaN = false>
 __device__ __forceinline__ uint32_t larger_magnitudes(uint32_t a, uint32_t b) {
   uint32_t result;
-  if constexpr (is_same<T, __half>) {
+  if constexpr (is_same<T, __half> && kKeepNaN) {
+    asm("max.NaN.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else if constexpr (is_same<T, __half>) {
     asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
+  } else if constexpr (kKeepNaN) {
+    asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   } else {
     asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(result) : "r"(a), "r"(b));
   }
@@ -353,13 +359,8 @@ struct Unit {
     uint32_t largest = 0;
 #pragma unroll
     for (int i = 0; i < kUnits * kWords; ++i) {
-      uint32_t pair = units[i / kWords].words[i % kWords];
-      if constexpr (kKeepNaN) {
-        pair &= 0x7fff7fffu;
-        largest = i == 0 ? pair : larger_pair<T, true>(largest, pair);
-      } else {
-        largest = i == 0 ? pair : larger_magnitudes<T>(largest, pair);
-      }
+      const uint32_t pair = units[i / kWords].words[i % kWords];
+      largest = i == 0 ? pair : larger_magnitudes<T, kKeepNaN>(largest, pair);
     }
     return largest & 0x7fff7fffu;
   }

@@ -15,15 +15,14 @@ template <bool kUpTo8, typename T>
 __device__ __forceinline__ uint32_t encode_e2m1(const Unit<T>& unit, float factor) {
   float v[kUnit];
   unit.widen(v);
-  uint32_t codes[kUnit / 2], signs[kUnit / 2];
+  uint32_t codes[kUnit], signs[kUnit / 2];
 #pragma unroll
-  for (int i = 0; i < kUnit; ++i) v[i] = __fmul_rn(v[i], factor);
-#pragma unroll
-  for (int i = 0; i < kUnit / 2; ++i) {
-    codes[i] = __byte_perm(E2M1::magnitude<kUpTo8>(v[2 * i]), E2M1::magnitude<kUpTo8>(v[2 * i + 1]),
-                           0x5410);
-    signs[i] = unit.tops(i);
+  for (int i = 0; i < kUnit; ++i) {
+    v[i] = __fmul_rn(v[i], factor);
+    codes[i] = E2M1::magnitude<kUpTo8>(v[i]);
   }
+#pragma unroll
+  for (int i = 0; i < kUnit / 2; ++i) signs[i] = unit.tops(i);
   uint32_t word = E2M1::pack8(codes, signs);
   if constexpr (!kUpTo8) {
 #pragma unroll
@@ -109,18 +108,66 @@ __device__ __noinline__ Nvfp4Block encode_nvfp4_any(Unit<T> first, Unit<T> secon
   return {join(encode_e2m1<false>(first, scale.factor), encode_e2m1<false>(second, scale.factor)),
           static_cast<unsigned char>(scale.code)};
 }
-template <typename T>
-__device__ __forceinline__ Nvfp4Block encode_nvfp4(const Unit<T> (&units)[2], float global_scale) {
-  const float amax = Unit<T>::template amax<true>(units);
-  const BlockScale scale = nvfp4_block_scale<true>(amax, global_scale);
-  // Not with NaN either.
-  if (has_plain_divisions(amax, global_scale) & __fmul_rn(amax, scale.factor) <= 8.0f) {
-    uint32_t low = encode_e2m1<true>(units[0], scale.factor);
-    uint32_t high = encode_e2m1<true>(units[1], scale.factor);
-    if (scale.factor == 0.0f) low = high = 0;
-    return {join(low, high), static_cast<unsigned char>(scale.code)};
+// What blocks need to know of their scales. `is_plain`: what `of` gives is right.
+struct Nvfp4Scales {
+  float global_scale;
+
+  __device__ __forceinline__ BlockScale of(float amax) const {
+    return nvfp4_block_scale<true>(amax, global_scale);
   }
-  return encode_nvfp4_any(units[0], units[1], global_scale);
+  __device__ __forceinline__ bool is_plain(float amax) const {
+    return has_plain_divisions(amax, global_scale);
+  }
+};
+// The same with what belongs to each code of a scale, found before.
+struct Nvfp4Factors {
+  static constexpr int kCodes = 128;  // NaN is the last
+  float factors[kCodes];
+
+  __device__ __forceinline__ void find(uint32_t code, float global_scale) {
+    float scale[4];
+    E4M3::decode4(code, scale);
+    factors[code] = scale[0] > 0.0f ? __fdiv_rn(global_scale, scale[0]) : 0.0f;
+  }
+};
+struct Nvfp4KnownScales {
+  float global_scale;
+  const Nvfp4Factors& known;
+
+  __device__ __forceinline__ BlockScale of(float amax) const {
+    const uint32_t code = E4M3::encode(__fmul_rn(global_scale, divide_by<6>(amax)));
+    return {code, known.factors[code]};
+  }
+  __device__ __forceinline__ bool is_plain(float amax) const { return has_plain_sixth(amax); }
+};
+
+// Several blocks, all the long way if one has to.
+template <int kBlocks, typename T, typename Scales>
+__device__ __forceinline__ void encode_nvfp4(const Unit<T> (&blocks)[kBlocks][2],
+                                             const Scales& scales_of,
+                                             Nvfp4Block (&encoded)[kBlocks]) {
+  BlockScale scales[kBlocks];
+  bool is_ordinary = true;
+#pragma unroll
+  for (int i = 0; i < kBlocks; ++i) {
+    const float amax = Unit<T>::template amax<true>(blocks[i]);
+    scales[i] = scales_of.of(amax);
+    // Not with NaN either.
+    is_ordinary &= scales_of.is_plain(amax) & __fmul_rn(amax, scales[i].factor) <= 8.0f;
+  }
+  if (is_ordinary) {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i) {
+      const float factor = scales[i].factor;
+      const auto codes =
+          join(encode_e2m1<true>(blocks[i][0], factor), encode_e2m1<true>(blocks[i][1], factor));
+      encoded[i] = {factor == 0.0f ? 0 : codes, static_cast<unsigned char>(scales[i].code)};
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kBlocks; ++i)
+      encoded[i] = encode_nvfp4_any(blocks[i][0], blocks[i][1], scales_of.global_scale);
+  }
 }
 
 // The same by two neighbouring lanes, a unit each. What they know before the global scale is there:

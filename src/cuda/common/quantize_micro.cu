@@ -108,21 +108,23 @@ __device__ __forceinline__ void quantize_nvfp4(const BlockQuantizeParams& params
   if (params.pending && signbit(global_scale)) global_scale = nvfp4_global_scale(-global_scale);
   allow_next_kernel();
   if (blockIdx.x == 0 && threadIdx.x == 0 && threadIdx.y == 0) *params.global_scale = global_scale;
+  Nvfp4Block encoded[kTileRows];
+  encode_nvfp4(units, Nvfp4Scales{global_scale}, encoded);
   unsigned char* scales = static_cast<unsigned char*>(params.scales);
 #pragma unroll
   for (int i = 0; i < kTileRows; ++i) {
     const int64_t row = first_row + i * blockDim.y;
     const bool inside = row < params.num_rows && block < blocks;
-    const Nvfp4Block encoded = encode_nvfp4(units[i], global_scale);
     if (inside) {
       const int64_t index = row * blocks + block;
-      store_word<kAligned, 8>(encoded.codes, static_cast<unsigned char*>(params.codes) + index * 8);
-      if (!params.tiled) scales[index] = encoded.scale;
+      store_word<kAligned, 8>(encoded[i].codes,
+                              static_cast<unsigned char*>(params.codes) + index * 8);
+      if (!params.tiled) scales[index] = encoded[i].scale;
     }
     const int64_t padded_rows =
         (params.num_rows + kScaleTileRows - 1) / kScaleTileRows * kScaleTileRows;
     if (params.tiled && row < padded_rows && block < scale_tiles * kScaleTileBlocks) {
-      scales[tiled_scale_offset(row, block, scale_tiles)] = inside ? encoded.scale : 0;
+      scales[tiled_scale_offset(row, block, scale_tiles)] = inside ? encoded[i].scale : 0;
     }
   }
 }

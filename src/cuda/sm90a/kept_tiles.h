@@ -4,11 +4,6 @@
 namespace ac4k {
 
 inline constexpr int kTileBytes = 16 * 1024;
-inline constexpr int kTileStages = 13;
-// Stages that are left for what comes next while the block waits for others and encodes: at 20 to
-// 30 bytes a nanosecond and SM, two to three microseconds.
-inline constexpr int kTilesAhead = 4;
-inline constexpr int kTilesKept = kTileStages - kTilesAhead;
 inline constexpr int kTileWarps = 16;                     // that compute
 inline constexpr int kTileConsumers = 32 * kTileWarps;    // their threads
 inline constexpr int kTileThreads = kTileConsumers + 32;  // and the warp that asks for copies

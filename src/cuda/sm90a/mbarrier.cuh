@@ -16,8 +16,9 @@ __device__ __forceinline__ void init_barrier(uint32_t barrier, uint32_t arrivals
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
-__device__ __forceinline__ void arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+__device__ __forceinline__ void arrive(uint32_t barrier, uint32_t arrivals = 1) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(arrivals)
+               : "memory");
 }
 // Once for the warp, when all of its lanes are done with what they read or wrote before.
 __device__ __forceinline__ void arrive_as_warp(uint32_t barrier) {
@@ -59,6 +60,11 @@ struct RingPlace {
       stage = 0;
       parity ^= 1;
     }
+  }
+  __device__ __forceinline__ void advance(int stages) {
+    stage += stages;
+    parity ^= static_cast<uint32_t>(stage / kStages) % 2;
+    stage %= kStages;
   }
 };
 

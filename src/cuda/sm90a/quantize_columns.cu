@@ -8,6 +8,8 @@
 
 namespace ac4k {
 
+using StripeTiles = KeptTiles<kStripeStages, kStripeTilesKept>;
+
 template <typename T, typename Format>
 struct Stripe {
   static constexpr int kUnits = kStripeColumns / kUnit;  // side by side
@@ -23,9 +25,9 @@ struct Stripe {
 template <typename T, typename Format>
 struct ColumnRingShared {
   static constexpr int kWords = Stripe<T, Format>::kWords;
-  unsigned char tiles[KeptTiles::kBytes];
+  unsigned char tiles[StripeTiles::kBytes];
   uint32_t of_warps[kTileWarps][kWords];
-  KeptTiles::Barriers barriers;
+  StripeTiles::Barriers barriers;
   uint64_t received[2];
 
   // Behind all this, in two turns: another block may send those of its next stripe while this one
@@ -100,7 +102,7 @@ __device__ __forceinline__ void quantize_columns_ring(const ColumnRingParams& pa
   using Shape = Stripe<T, Format>;
   extern __shared__ __align__(1024) unsigned char shared_bytes[];
   auto& shared = *reinterpret_cast<ColumnRingShared<T, Format>*>(shared_bytes);
-  KeptTiles tiles(shared.tiles, shared.barriers);
+  StripeTiles tiles(shared.tiles, shared.barriers);
   if (threadIdx.x == 0) {
     tiles.init_barriers();
     init_barrier(shared_address(shared.received), 1);

@@ -37,22 +37,28 @@ struct ExtentArray {
   }
 };
 
-// Grid: one block, or as many clusters as a thread has units. Each cluster reads all of x and
-// agrees on the extent: registers hold x while each block sends its own to all others. Then each
-// encodes one unit of every thread's. Of the barriers of the cluster only the one that says that
-// all have started. Roofline: latency.
+// Grid: one block, or as many clusters as a thread has units, but at most kTensorClusters. Each
+// cluster reads all of x and agrees on the extent: registers hold x while each block sends its own
+// to all others. Then each encodes its share of every thread's units. Of the barriers of the
+// cluster only the one that says that all have started. Roofline: latency.
 template <typename Codes, int kUnits>
 __device__ __forceinline__ void quantize_in_cluster_of(const typename Codes::Params& params) {
   using T = typename Codes::Element;
   using Format = typename Codes::Format;
   using BlockExtents = ExtentArray<Format, kTensorClusterBlocks>;
+  constexpr int kClusters = kUnits < kTensorClusters ? kUnits : kTensorClusters;
+  constexpr int kOwnUnits = kUnits / kClusters;
   __shared__ ExtentArray<Format, kClusterTensorThreads / 32> of_warps;
   __shared__ BlockExtents of_blocks;
   __shared__ uint64_t received_barrier;
   const uint32_t received = shared_address(&received_barrier);
   // One block has no cluster that could be sent to, and few units.
   const bool alone = kUnits == kClusterTensorUnits / 4 && gridDim.x == 1;
-  const uint32_t num_blocks = alone ? 1 : gridDim.x / kUnits;
+  uint32_t clusters = kClusters;
+  // Unlike the variant with as many clusters: what the compiler finds in both it does before it
+  // asks which it is, and x has to wait.
+  if constexpr (kOwnUnits > 1) asm volatile("" : "+r"(clusters));
+  const uint32_t num_blocks = alone ? 1 : gridDim.x / clusters;
   const uint32_t rank = alone ? 0 : cluster_rank(), cluster = alone ? 0 : blockIdx.x / num_blocks;
   const auto num_units = static_cast<uint32_t>(params.num_elements) / kUnit;
   const uint32_t first = rank * blockDim.x + threadIdx.x, step = num_blocks * blockDim.x;
@@ -106,17 +112,23 @@ __device__ __forceinline__ void quantize_in_cluster_of(const typename Codes::Par
     if (first == 0) Codes::store_rule(params, rule);
     Codes::store_padding(params, first, step);
   } else {
-    Unit<T> own[1] = {units[0]};
+    Unit<T> own[kOwnUnits];
+    typename Codes::Prepared prepared[kOwnUnits];
 #pragma unroll
-    for (int i = 1; i < kUnits; ++i) {
-      if (cluster == i) own[0] = units[i];
+    for (int i = 0; i < kOwnUnits; ++i) {
+      own[i] = units[i * kClusters];
+#pragma unroll
+      for (int j = 1; j < kClusters; ++j) {
+        if (cluster == j) own[i] = units[i * kClusters + j];
+      }
+      prepared[i] = Codes::prepare(own[i]);
     }
-    typename Codes::Prepared prepared[1] = {Codes::prepare(own[0])};
     wait_for(received, 0);
     const typename Codes::Rule rule = Codes::rule_of(params, of_blocks.extent_of(num_blocks));
-    Codes::encode_units(params, first + cluster * step, step, num_units, own, prepared, rule);
+    const uint32_t first_own = first + cluster * step, step_own = kClusters * step;
+    Codes::encode_units(params, first_own, step_own, num_units, own, prepared, rule);
     if (blockIdx.x == 0 && threadIdx.x == 0) Codes::store_rule(params, rule);
-    Codes::store_padding(params, first + cluster * step, kUnits * step);
+    Codes::store_padding(params, first_own, step_own);
   }
 }
 template <typename Codes>
@@ -146,6 +158,35 @@ __device__ __forceinline__ Extent<Format> extent_of(ExtentSlot slot) {
   return extent;
 }
 
+// The barrier that a cooperative launch brings with it, kept where cooperative groups keep theirs:
+// arrivals of all blocks turn its first bit. By one thread of each block.
+class GridBarrier {
+ public:
+  // What the block has written before is seen by those who have waited.
+  __device__ __forceinline__ void arrive() {
+    const uint32_t last = gridDim.x - 1;
+    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before_)
+                 : "l"(address()), "r"(blockIdx.x == 0 ? 0x80000000u - last : 1u)
+                 : "memory");
+  }
+  __device__ __forceinline__ void wait() const {
+    uint32_t now;
+    do {
+      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(address()) : "memory");
+    } while (((before_ ^ now) & 0x80000000u) == 0);
+  }
+
+ private:
+  static __device__ __forceinline__ uint64_t address() {
+    uint32_t low, high;
+    asm("mov.u32 %0, %%envreg2;" : "=r"(low));
+    asm("mov.u32 %0, %%envreg1;" : "=r"(high));
+    return (static_cast<uint64_t>(high) << 32 | low) + sizeof(uint32_t);
+  }
+  uint32_t before_ = 0;
+};
+
 // By one warp of each block, with the block's extent: the rule of the grid, in its first lane.
 template <typename Codes>
 __device__ __forceinline__ typename Codes::Rule rule_of_grid(
@@ -171,25 +212,38 @@ __device__ __forceinline__ typename Codes::Rule rule_of_grid(
 }
 
 // Grid: a block an SM, all at once; each has `share` elements. Block: 16 warps that compute, one
-// that asks for copies. The scale is negative and the slots are 0 at first (start_grid). Shared
-// memory: 208 KB for tiles. Roofline: HBM, x read once where it fits into shared memory and L2.
+// that asks for copies. The first block sets the slots to 0 and the scale to a negative number
+// before any other looks at them. Shared memory: 192 KB for tiles. Roofline: HBM, x read once where
+// it fits into shared memory and L2.
 template <typename Codes>
 __device__ __forceinline__ void quantize_in_grid(const typename Codes::Params& params) {
   using T = typename Codes::Element;
   using Format = typename Codes::Format;
+  using Tiles = KeptTiles<kTensorStages, kTensorStages>;
   constexpr int kUnitBytes = kUnit * static_cast<int>(sizeof(T));
   constexpr int kItemBytes = Codes::kUnits * kUnitBytes;
+  // Several tiles are encoded at once, so that a thread has several items of each.
+  constexpr int kTeams = Codes::kTeams, kTeamThreads = kTileConsumers / kTeams;
+  constexpr int kItems = kTileBytes / (kTeamThreads * kItemBytes);
   extern __shared__ __align__(128) unsigned char tile_bytes[];
-  __shared__ KeptTiles::Barriers barriers;
+  __shared__ typename Tiles::Barriers barriers;
   __shared__ ExtentArray<Format, kTileWarps> extents;
   __shared__ typename Codes::Rule shared_rule;
-  KeptTiles tiles(tile_bytes, barriers);
+  __shared__ typename Codes::Table table;
+  Tiles tiles(tile_bytes, barriers);
   if (threadIdx.x == 0) {
     tiles.init_barriers();
     publish_barriers();
   }
   wait_for_previous_kernels();
+  if (blockIdx.x == 0) {
+    auto* slots = static_cast<ExtentSlot*>(params.quantize.codes);
+    for (uint32_t block = threadIdx.x; block < gridDim.x; block += kTileThreads) slots[block] = 0;
+    if (threadIdx.x == 0) *Codes::scale_of(params) = -0.0f;
+  }
   __syncthreads();  // the barriers are initialised
+  GridBarrier begun;
+  if (threadIdx.x == 0) begun.arrive();
   const int64_t begin = blockIdx.x * params.share;
   const int64_t num_bytes =
       min(params.share, params.num_elements - begin) * static_cast<int64_t>(sizeof(T));
@@ -222,6 +276,7 @@ __device__ __forceinline__ void quantize_in_grid(const typename Codes::Params& p
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   Extent<Format> extent{};
   tiles.first_pass(num_tiles, [&](int tile, const unsigned char* bytes) {
+    if (tile == 0 && thread == 0) begun.wait();  // now, when nobody waits for this thread
     const int count = bytes_of_tile(tile);
 #pragma unroll
     for (int i = 0; i < kTileBytes; i += kTileConsumers * kUnitBytes) {
@@ -240,23 +295,27 @@ __device__ __forceinline__ void quantize_in_grid(const typename Codes::Params& p
   }
   synchronise<1, kTileConsumers>();
   const typename Codes::Rule rule = shared_rule;
+  if constexpr (Codes::kHasTable) {
+    Codes::fill_table(table, rule);
+    synchronise<1, kTileConsumers>();
+  }
   const auto first_item = static_cast<uint32_t>(begin / (Codes::kUnits * kUnit));
-  tiles.second_pass(num_tiles, [&](int tile, const unsigned char* bytes) {
-    const int count = bytes_of_tile(tile);
-    const uint32_t first_of_tile =
-        first_item + static_cast<uint32_t>(tile) * (kTileBytes / kItemBytes);
+  const int member = thread % kTeamThreads;
+  tiles.template second_pass<kTeams>(num_tiles, [&](int tile, const unsigned char* bytes) {
+    // Behind the end of x there is something or other, which is encoded but not stored.
+    Unit<T> items[kItems][Codes::kUnits];
 #pragma unroll
-    for (int i = 0; i < kTileBytes; i += kTileConsumers * kItemBytes) {
-      const int place = i + thread * kItemBytes;
-      if (place < count) {
-        Unit<T> units[Codes::kUnits];
+    for (int i = 0; i < kItems; ++i) {
 #pragma unroll
-        for (int u = 0; u < Codes::kUnits; ++u)
-          units[u] = Unit<T>::load_from_shared(bytes + place + u * kUnitBytes);
-        Codes::encode(params, first_of_tile + static_cast<uint32_t>(place / kItemBytes), units,
-                      rule);
+      for (int u = 0; u < Codes::kUnits; ++u) {
+        items[i][u] = Unit<T>::load_from_shared(bytes + (i * kTeamThreads + member) * kItemBytes +
+                                                u * kUnitBytes);
       }
     }
+    const uint32_t first = first_item + static_cast<uint32_t>(tile) * (kTileBytes / kItemBytes);
+    const uint32_t end = first + static_cast<uint32_t>(bytes_of_tile(tile) / kItemBytes);
+    Codes::encode(params, first + static_cast<uint32_t>(member), kTeamThreads, end, items, rule,
+                  table);
   });
   Codes::store_padding(params, blockIdx.x * kTileConsumers + threadIdx.x,
                        gridDim.x * kTileConsumers);

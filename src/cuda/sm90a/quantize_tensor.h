@@ -18,15 +18,12 @@ struct FlatParams {
   FastDivisor blocks_a_row;  // NVFP4
 };
 inline constexpr int kShareUnits = 16;
+// All stages keep tiles: nothing comes after this tensor.
+inline constexpr int kTensorStages = 12;
 
 // Where x has a grid, each block leaves its extent for the first one, which answers with the scale.
 // The extents lie where the first codes will: nobody reads them once the scale is there.
 using ExtentSlot = unsigned long long;  // 0: not there yet
-struct TensorStartParams {
-  ExtentSlot* slots;  // a block each
-  int num_slots;
-  float* scale;  // negative until it is known
-};
 
 // One cluster: most blocks, most threads of one, most units a thread keeps in registers (the others
 // have half or a quarter of that). Rather units than threads: what a warp does once, whatever it
@@ -34,5 +31,7 @@ struct TensorStartParams {
 inline constexpr int kTensorClusterBlocks = 16;
 inline constexpr int kClusterTensorThreads = 512;
 inline constexpr int kClusterTensorUnits = 8;
+// Clusters that share the encoding of x: of the largest, seven run at once on an H200.
+inline constexpr int kTensorClusters = 4;
 
 }  // namespace ac4k

@@ -37,16 +37,19 @@ __device__ __forceinline__ ExtentSlot load_relaxed(const ExtentSlot* address) {
 
 // Such a type has: Element and Format of x and its Extent; kUnits, neighbours that are encoded
 // together; the Rule that comes from the extent and is an output, its scale last, which is not
-// negative; encode() of item `item`; and what else has to be written. In a cluster a thread has
-// single units, each `step` behind the one before: prepare() finds what it can before the rule is
-// known, encode_units() stores those below `num_units`, both by whole warps.
+// negative; encode() of items, each `step` behind the one before, and stored if it is before `end`,
+// with a Table of what follows from the rule and kTeams of threads that have a tile each; and what
+// else has to be written. In a cluster a thread has single units: prepare() finds what it can
+// before the rule is known, encode_units() stores those below `num_units`, both by whole warps.
 template <typename T, typename TheFormat>
 struct ByteCodes {
   using Element = T;
   using Format = TheFormat;
   using Params = FlatParams<QuantizeParams>;
   using Rule = ScaleAndZero;
-  static constexpr int kUnits = 1;
+  struct Table {};
+  static constexpr bool kHasTable = false;
+  static constexpr int kUnits = 1, kTeams = 2;
 
   static __device__ __forceinline__ Rule rule_of(const Params& params,
                                                  const Extent<Format>& extent) {
@@ -60,6 +63,9 @@ struct ByteCodes {
     if constexpr (has_zero<Format>) *params.quantize.zero = rule.zero;
     publish_scale<has_zero<Format>>(params.quantize.scale, rule.scale);
   }
+  static __device__ __forceinline__ float* scale_of(const Params& params) {
+    return params.quantize.scale;
+  }
   static __device__ __forceinline__ float load_scale(const Params& params) {
     return see_scale<has_zero<Format>>(params.quantize.scale);
   }
@@ -69,10 +75,17 @@ struct ByteCodes {
     if constexpr (has_zero<Format>) rule.zero = *static_cast<volatile int*>(params.quantize.zero);
     return rule;
   }
-  static __device__ __forceinline__ void encode(const Params& params, uint32_t item,
-                                                const Unit<T> (&units)[kUnits], const Rule& rule) {
-    static_cast<uint2*>(params.quantize.codes)[item] =
-        encode_unit<Format>(units[0], rule.inverse, rule.zero);
+  template <int kItems>
+  static __device__ __forceinline__ void encode(const Params& params, uint32_t first, uint32_t step,
+                                                uint32_t end,
+                                                const Unit<T> (&items)[kItems][kUnits],
+                                                const Rule& rule, const Table&) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const uint2 codes = encode_unit<Format>(items[i][0], rule.inverse, rule.zero);
+      const uint32_t item = first + i * step;
+      if (item < end) static_cast<uint2*>(params.quantize.codes)[item] = codes;
+    }
   }
   struct Prepared {};
   static __device__ __forceinline__ Prepared prepare(const Unit<T>&) { return {}; }
@@ -98,7 +111,9 @@ struct Nvfp4Codes {
   using Format = E4M3;  // any whose extent is the largest magnitude
   using Params = FlatParams<BlockQuantizeParams>;
   using Rule = float;
-  static constexpr int kUnits = kNvBlock / kUnit;
+  using Table = Nvfp4Factors;
+  static constexpr bool kHasTable = true;
+  static constexpr int kUnits = kNvBlock / kUnit, kTeams = 4;
 
   static __device__ __forceinline__ Rule rule_of(const Params&, const Extent<Format>& extent) {
     return nvfp4_global_scale(extent.high);
@@ -109,15 +124,31 @@ struct Nvfp4Codes {
   static __device__ __forceinline__ void publish_rule(const Params& params, Rule rule) {
     publish_scale<false>(params.quantize.global_scale, rule);
   }
+  static __device__ __forceinline__ float* scale_of(const Params& params) {
+    return params.quantize.global_scale;
+  }
   static __device__ __forceinline__ float load_scale(const Params& params) {
     return see_scale<false>(params.quantize.global_scale);
   }
   static __device__ __forceinline__ Rule rule_with(const Params&, float scale) { return scale; }
-  static __device__ __forceinline__ void encode(const Params& params, uint32_t item,
-                                                const Unit<T> (&units)[kUnits], Rule rule) {
-    const Nvfp4Block block = encode_nvfp4(units, rule);
-    static_cast<unsigned long long*>(params.quantize.codes)[item] = block.codes;
-    store_scale(params, item, block.scale);
+  static __device__ __forceinline__ void fill_table(Table& table, Rule rule) {
+    if (threadIdx.x < Table::kCodes) table.find(threadIdx.x, rule);
+  }
+  template <int kItems>
+  static __device__ __forceinline__ void encode(const Params& params, uint32_t first, uint32_t step,
+                                                uint32_t end,
+                                                const Unit<T> (&items)[kItems][kUnits], Rule rule,
+                                                const Table& table) {
+    Nvfp4Block blocks[kItems];
+    encode_nvfp4(items, Nvfp4KnownScales{rule, table}, blocks);
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const uint32_t item = first + i * step;
+      if (item < end) {
+        static_cast<unsigned long long*>(params.quantize.codes)[item] = blocks[i].codes;
+        store_scale(params, item, blocks[i].scale);
+      }
+    }
   }
   using Prepared = Nvfp4Pair;
   static __device__ __forceinline__ Prepared prepare(const Unit<T>& half) {
