@@ -67,12 +67,29 @@ class KeptTiles {
       place_.advance();
     }
   }
-  // kTeams: so many tiles are used at once, each by a share of the warps.
-  template <int kTeams = 1, typename Use>
+  template <typename Use>
   __device__ __forceinline__ void second_pass(int num_tiles, const Use& use) {
+    const int given_up = num_given_up(num_tiles);
+#pragma unroll 1
+    for (int tile = given_up; tile < num_tiles; ++tile) {
+      use(tile, bytes_of(kept_));
+      release(kept_);
+      kept_.advance();
+    }
+#pragma unroll 1
+    for (int tile = given_up - 1; tile >= 0; --tile) {
+      wait_for(full_ + 8 * place_.stage, place_.parity);
+      use(tile, bytes_of(place_));
+      release(place_);
+      place_.advance();
+    }
+  }
+  // The same with kTeams tiles at once, each for a share of the warps.
+  template <int kTeams, typename Use>
+  __device__ __forceinline__ void second_pass_in_teams(int num_tiles, const Use& use) {
     static_assert(kStages % kTeams == 0);
     const int given_up = num_given_up(num_tiles), num_kept = num_tiles - given_up;
-    const int team = kTeams == 1 ? 0 : static_cast<int>(threadIdx.x) / (kTileConsumers / kTeams);
+    const int team = static_cast<int>(threadIdx.x) / (kTileConsumers / kTeams);
     Place place = kept_;
     place.advance(team);
 #pragma unroll 1

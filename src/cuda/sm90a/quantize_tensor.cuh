@@ -301,7 +301,7 @@ __device__ __forceinline__ void quantize_in_grid(const typename Codes::Params& p
   }
   const auto first_item = static_cast<uint32_t>(begin / (Codes::kUnits * kUnit));
   const int member = thread % kTeamThreads;
-  tiles.template second_pass<kTeams>(num_tiles, [&](int tile, const unsigned char* bytes) {
+  tiles.template second_pass_in_teams<kTeams>(num_tiles, [&](int tile, const unsigned char* bytes) {
     // Behind the end of x there is something or other, which is encoded but not stored.
     Unit<T> items[kItems][Codes::kUnits];
 #pragma unroll
