@@ -57,7 +57,7 @@ Status quantize_flat_on_sm90a(const Call& call, cuda::Kernel& cluster, cuda::Ker
   plan.config.dependent = cuda::dependent_launch();
   status = cuda::launch(plan.in_cluster ? cluster : grid, plan.config, call.device.device_id,
                         call.stream, flat);
-  // Where a process may use only some of the SMs.
+  // Where a process may use only some of the SMs, other kernels do it.
   if (status == AC4K_UNSUPPORTED && plan.config.cooperative) return AC4K_OK;
   *done = true;
   return status;

@@ -157,7 +157,6 @@ template <typename T, typename Source, bool kNeox, bool kCastFirst>
 __device__ __forceinline__ void norm_rotate_usual_of(const typename Source::Params& params) {
   constexpr int kPairs = kSlotPairs<T>, kLanes = kUsualHeadDim / (2 * kPairs);
   using Slot = Slot<T, kPairs, kNeox, true>;
-  using Bits = typename Slot::Bits;
   using Values = typename Slot::Values;
   constexpr int kRunDistance = kLanes * kPairs;  // from one run of a slot to its other
   const RopeHeads& heads = params.heads;
@@ -176,19 +175,11 @@ __device__ __forceinline__ void norm_rotate_usual_of(const typename Source::Para
 #pragma unroll
   for (int i = 0; i < kUsualHeads; ++i) {
     find_now(in);
-    if (group.has(i)) {
-#pragma unroll
-      for (int r = 0; r < Slot::kRuns; ++r)
-        values[i].runs[r] = __ldca(reinterpret_cast<const Bits*>(in + r * kRunDistance));
-    }
+    if (group.has(i)) values[i] = Slot::template load_runs<kRunDistance>(in);
     in += group.in_step;
   }
-  Values weights;
-#pragma unroll
-  for (int r = 0; r < Slot::kRuns; ++r) {
-    weights.runs[r] = __ldca(reinterpret_cast<const Bits*>(static_cast<const T*>(tensor.weight) +
-                                                           first + r * kRunDistance));
-  }
+  const Values weights =
+      Slot::template load_runs<kRunDistance>(static_cast<const T*>(tensor.weight) + first);
   const auto angles =
       Source::template load<kPairs, true>(params, place, static_cast<int>(threadIdx.x * kPairs));
   allow_next_kernel();
@@ -207,11 +198,7 @@ __device__ __forceinline__ void norm_rotate_usual_of(const typename Source::Para
     const float scale = rms_scale(sums[i], tensor, params.eps);
     normalise_slot<kCastFirst, typename Slot::Run>(values[i], scale, weights);
     Slot::rotate_all(values[i], angles);
-    if (active && group.has(i)) {
-#pragma unroll
-      for (int r = 0; r < Slot::kRuns; ++r)
-        __stwb(reinterpret_cast<Bits*>(out + r * kRunDistance), values[i].runs[r]);
-    }
+    if (active && group.has(i)) Slot::template store_runs<kRunDistance>(out, values[i]);
     out += group.out_step;
   }
 }

@@ -414,6 +414,21 @@ struct Slot {
       }
     }
   }
+  // The same from the first run on, where the second is known to lie kDistance elements behind it.
+  template <int kDistance>
+  static __device__ __forceinline__ Values load_runs(const T* first) {
+    Values values;
+#pragma unroll
+    for (int r = 0; r < kRuns; ++r)
+      values.runs[r] = __ldca(reinterpret_cast<const Bits*>(first + r * kDistance));
+    return values;
+  }
+  template <int kDistance>
+  static __device__ __forceinline__ void store_runs(T* first, const Values& values) {
+#pragma unroll
+    for (int r = 0; r < kRuns; ++r)
+      __stwb(reinterpret_cast<Bits*>(first + r * kDistance), values.runs[r]);
+  }
   template <typename Scalar>
   static __device__ __forceinline__ void rotate_all(Values& values,
                                                     const Angles<Scalar, kPairs>& angles) {

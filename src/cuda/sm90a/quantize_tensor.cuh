@@ -4,6 +4,7 @@
 
 #include "common/cluster.cuh"
 #include "common/dependent_launch.cuh"
+#include "sm90a/grid_barrier.cuh"
 #include "sm90a/kept_tiles.cuh"
 #include "sm90a/tensor_codes.cuh"
 
@@ -157,35 +158,6 @@ __device__ __forceinline__ Extent<Format> extent_of(ExtentSlot slot) {
   if constexpr (has_zero<Format>) extent.low = -__uint_as_float(static_cast<uint32_t>(slot));
   return extent;
 }
-
-// The barrier that a cooperative launch brings with it, kept where cooperative groups keep theirs:
-// arrivals of all blocks turn its first bit. By one thread of each block.
-class GridBarrier {
- public:
-  // What the block has written before is seen by those who have waited.
-  __device__ __forceinline__ void arrive() {
-    const uint32_t last = gridDim.x - 1;
-    asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"
-                 : "=r"(before_)
-                 : "l"(address()), "r"(blockIdx.x == 0 ? 0x80000000u - last : 1u)
-                 : "memory");
-  }
-  __device__ __forceinline__ void wait() const {
-    uint32_t now;
-    do {
-      asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(address()) : "memory");
-    } while (((before_ ^ now) & 0x80000000u) == 0);
-  }
-
- private:
-  static __device__ __forceinline__ uint64_t address() {
-    uint32_t low, high;
-    asm("mov.u32 %0, %%envreg2;" : "=r"(low));
-    asm("mov.u32 %0, %%envreg1;" : "=r"(high));
-    return (static_cast<uint64_t>(high) << 32 | low) + sizeof(uint32_t);
-  }
-  uint32_t before_ = 0;
-};
 
 // By one warp of each block, with the block's extent: the rule of the grid, in its first lane.
 template <typename Codes>
