@@ -27,38 +27,26 @@ __device__ __forceinline__ void activate(MixedActivation activation, float (&val
   }
 }
 
-template <typename T>
-__device__ __forceinline__ void write_feature(const MixedParams& params, int token, int feature,
-                                              float sum) {
-  const long long place = token * params.out_stride + feature;
-  float value[1] = {sum * params.alpha};
-  if (params.bias != nullptr) value[0] += widen(static_cast<const T*>(params.bias)[feature]);
-  activate<T>(params.activation, value);
-  if (params.residual != nullptr) {
-    value[0] += widen(static_cast<const T*>(params.residual)[place]);
-  }
-  static_cast<T*>(params.out)[place] = narrow<T>(value[0]);
-}
-
-// Eight neighbouring features, 16 bytes at a time where params.aligned_out allows it.
-template <typename T>
+// Neighbouring features, all at a time where params.aligned_out allows it.
+template <typename T, int kCount>
 __device__ __forceinline__ void write_features(const MixedParams& params, int token, int feature,
-                                               float (&values)[8]) {
+                                               float (&values)[kCount]) {
+  using Features = Vector<T, kCount* static_cast<int>(sizeof(T))>;
   const int count = params.num_features - feature;
   if (count <= 0) return;
   const auto add = [&](const void* numbers, long long place) {
     const T* from = static_cast<const T*>(numbers) + place;
-    Vector<T> eight{};
+    Features added{};
     if (params.aligned_out) {
-      eight = *reinterpret_cast<const Vector<T>*>(from);
+      added = *reinterpret_cast<const Features*>(from);
     } else {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        if (i < count) eight.values[i] = from[i];
+      for (int i = 0; i < kCount; ++i) {
+        if (i < count) added.values[i] = from[i];
       }
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) values[i] += widen(eight.values[i]);
+    for (int i = 0; i < kCount; ++i) values[i] += widen(added.values[i]);
   };
   const long long place = token * params.out_stride + feature;
 #pragma unroll
@@ -67,14 +55,14 @@ __device__ __forceinline__ void write_features(const MixedParams& params, int to
   activate<T>(params.activation, values);
   if (params.residual != nullptr) add(params.residual, place);
   T* out = static_cast<T*>(params.out) + place;
-  Vector<T> rounded;
+  Features rounded;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) rounded.values[i] = narrow<T>(values[i]);
+  for (int i = 0; i < kCount; ++i) rounded.values[i] = narrow<T>(values[i]);
   if (params.aligned_out) {
-    *reinterpret_cast<Vector<T>*>(out) = rounded;
+    *reinterpret_cast<Features*>(out) = rounded;
   } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       if (i < count) out[i] = rounded.values[i];
     }
   }

@@ -39,37 +39,45 @@ __device__ __forceinline__ void add_up(const MixedParams& params, const FewSums&
     }
   }
   synchronise<2, kWorkers>();
-  const auto total_of = [&](int index) {
+  // Features are finished four at a time: one by one takes a fifth of the time of 32 tokens.
+  constexpr int kRun = 4;
+  const auto add = [](float (&total)[kRun], const float* from) {
+    const float4 four = *reinterpret_cast<const float4*>(from);
+    total[0] += four.x, total[1] += four.y, total[2] += four.z, total[3] += four.w;
+  };
+  const auto add_groups = [&](int index, float (&total)[kRun]) {
     const int token = index / kFeatures, feature = index % kFeatures;
-    float total = 0.0f;
 #pragma unroll
     for (int part = 0; part < kParts * kGroups; ++part) {
       const int column = token * kParts + part / kGroups;
-      total += partial[(part % kGroups * kColumns + column) * kStride + feature];
+      add(total, partial + (part % kGroups * kColumns + column) * kStride + feature);
     }
-    return total;
   };
-  const auto write = [&](int index, float total) {
-    const int token = at.first_token + index / kFeatures;
-    const int feature = at.row_tile * kTileRows + index % kFeatures;
-    if (feature >= params.num_features) return;
-    write_feature<T>(params, token, feature, total);
+  const auto write = [&](int index, float (&total)[kRun]) {
+    write_features<T>(params, at.first_token + index / kFeatures,
+                      at.row_tile * kTileRows + index % kFeatures, total);
   };
   if (splits == 1) {
-    for (int i = threadIdx.x; i < count; i += kWorkers) write(i, total_of(i));
+    for (int i = threadIdx.x * kRun; i < count; i += kWorkers * kRun) {
+      float total[kRun] = {};
+      add_groups(i, total);
+      write(i, total);
+    }
     return;
   }
   cluster_wait();  // all blocks have started
-  for (int i = threadIdx.x; i < count; i += kWorkers) {
+  for (int i = threadIdx.x * kRun; i < count; i += kWorkers * kRun) {
+    float total[kRun] = {};
+    add_groups(i, total);
     const int owner = i / share, place = static_cast<int>(split) * share + i - owner * share;
-    send(at.received + place * 4, at.all_received, static_cast<uint32_t>(owner), total_of(i));
+    send(at.received + place * 4, at.all_received, static_cast<uint32_t>(owner), total);
   }
   wait_for(at.all_received, 0);
   const int first = static_cast<int>(split) * share;
-  for (int i = threadIdx.x; i < share; i += kWorkers) {
-    float total = 0.0f;
+  for (int i = threadIdx.x * kRun; i < share; i += kWorkers * kRun) {
+    float total[kRun] = {};
     for (uint32_t rank = 0; rank < splits; ++rank) {
-      total += received[static_cast<int>(rank) * share + i];
+      add(total, received + static_cast<int>(rank) * share + i);
     }
     write(first + i, total);
   }
