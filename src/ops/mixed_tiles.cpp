@@ -22,6 +22,7 @@ constexpr FewTile kFewTiles[] = {{8, 1, 0.055},  {16, 1, 0.067}, {32, 1, 0.083},
 constexpr double kManyCosts[] = {0.235, 0.34, 0.46, 0.345, 0.63};
 constexpr double kFewStart = 5.7, kManyStart = 4.5, kManySplit = 0.5, kNextTurn = 3.0;
 static_assert(sizeof(kManyCosts) / sizeof(double) == kNumManyTiles);
+static_assert(kMostSplits == kMaxSplits);
 constexpr int kLargestTile = kNumManyTiles - 1;  // what it leaves goes to the one before
 
 // When `count` blocks of `time` each are done, of which so many run at once; then `more_count` of

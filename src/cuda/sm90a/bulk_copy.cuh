@@ -39,20 +39,6 @@ __device__ __forceinline__ uint32_t address_in_block(uint32_t address, uint32_t 
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
   return remote;
 }
-// What threads have written to shared memory is seen by the copies that follow a barrier.
-__device__ __forceinline__ void publish_to_copies() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-// From own shared memory to `to` in block `rank`, on that block's barrier.
-__device__ __forceinline__ void copy_to_block(uint32_t to, uint32_t from, uint32_t bytes,
-                                              uint32_t barrier, uint32_t rank) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
-      " [%0], [%1], %2, [%3];" ::"r"(address_in_block(to, rank)),
-      "r"(from), "r"(bytes), "r"(address_in_block(barrier, rank))
-      : "memory");
-}
-
 // The same for bytes that are not read again: L2 keeps others rather than them.
 __device__ __forceinline__ uint64_t evict_first() {
   uint64_t policy;
@@ -86,7 +72,6 @@ __device__ __forceinline__ void send(uint32_t to, uint32_t barrier, uint32_t ran
       "r"(__float_as_uint(value)), "r"(address_in_block(barrier, rank))
       : "memory");
 }
-
 // The same for four floats, at multiples of 16 bytes.
 __device__ __forceinline__ void send(uint32_t to, uint32_t barrier, uint32_t rank,
                                      const float (&values)[4]) {

@@ -75,4 +75,9 @@ __device__ __forceinline__ void synchronise() {
   asm volatile("bar.sync %0, %1;" ::"n"(kBarrier), "n"(kThreads) : "memory");
 }
 
+// The warps of a warpgroup.
+__device__ __forceinline__ void synchronise_warpgroup(int barrier) {
+  asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory");
+}
+
 }  // namespace ac4k

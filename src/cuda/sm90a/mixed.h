@@ -104,26 +104,29 @@ AC4K_ON_BOTH_SIDES constexpr int few_any_fixed(int stage_bytes, int columns) {
 // Of a row of x: 16 bytes more, so that eight rows meet all banks.
 AC4K_ON_BOTH_SIDES constexpr int few_any_row(int columns_of_k) { return columns_of_k * 2 + 16; }
 
-// Many tokens: `consumers` warpgroups of 64 features each, one more fills the rings.
+// Many tokens: `consumers` warpgroups of `row_tiles` times 64 features each, one more fills the
+// rings. With two row tiles what a warpgroup does besides making weights is done half as often.
 struct ManyTile {
   int tokens;
   int consumers;
+  int row_tiles;
 };
-inline constexpr ManyTile kManyTiles[] = {{64, 2}, {64, 3}, {64, 4}, {128, 2}, {256, 2}};
+inline constexpr ManyTile kManyTiles[] = {
+    {64, 2, 1}, {64, 3, 1}, {64, 2, 2}, {128, 2, 1}, {256, 2, 1}};
 inline constexpr int kNumManyTiles = sizeof(kManyTiles) / sizeof(kManyTiles[0]);
+inline constexpr int kMostSplits = 8;
 inline constexpr int kManyShared = 226 * 1024;
 AC4K_ON_BOTH_SIDES constexpr int many_threads(const ManyTile& tile) {
   return (tile.consumers + 1) * 128;
 }
+AC4K_ON_BOTH_SIDES constexpr int many_row_tiles(const ManyTile& tile) {
+  return tile.consumers * tile.row_tiles;
+}
 AC4K_ON_BOTH_SIDES constexpr int many_features(const ManyTile& tile) {
-  return tile.consumers * kTileRows;
+  return many_row_tiles(tile) * kTileRows;
 }
-// Floats of a token's sums: a fragment's stores meet all banks.
-AC4K_ON_BOTH_SIDES constexpr int many_sums_stride(const ManyTile& tile) {
-  return many_features(tile) + 4;
-}
-// Stages of weights hold two sub-blocks or more for each consumer, those of tokens two boxes of 64
-// columns while they are small. Both rings hold about the same columns.
+// Stages of weights hold two sub-blocks or more of each row tile, those of tokens two boxes of 64
+// columns while they are small.
 AC4K_ON_BOTH_SIDES constexpr int many_x_boxes(const ManyTile& tile) {
   return tile.tokens <= 64 ? 2 : 1;
 }
@@ -134,32 +137,44 @@ AC4K_ON_BOTH_SIDES constexpr int many_stage_blocks(const PackedBlock& block) {
   return block.sub_blocks == 1 ? 2 : 1;
 }
 AC4K_ON_BOTH_SIDES constexpr int many_weight_bytes(const ManyTile& tile, const PackedBlock& block) {
-  return tile.consumers * many_stage_blocks(block) * block.bytes;
+  return many_row_tiles(tile) * many_stage_blocks(block) * block.bytes;
 }
 AC4K_ON_BOTH_SIDES constexpr int many_room(const PackedBlock& block) {  // for the rings
   return kManyShared - 1024 - 64 - block.table_bytes;
 }
+// Stages of tokens for one of weights.
+AC4K_ON_BOTH_SIDES constexpr int many_x_share(const ManyTile& tile, const PackedBlock& block) {
+  return many_stage_blocks(block) * block.sub_blocks / many_x_boxes(tile);
+}
+// The ring of tokens has as many rounds of that, so that one place says where both rings are; or,
+// where they do not fit, a single one.
 AC4K_ON_BOTH_SIDES constexpr int many_weight_stages(const ManyTile& tile,
                                                     const PackedBlock& block) {
-  const int stage_sub_blocks = many_stage_blocks(block) * block.sub_blocks;
   const int weights = many_weight_bytes(tile, block) + 16;
-  const int x = stage_sub_blocks / many_x_boxes(tile) * (many_x_bytes(tile) + 16);
-  const int fit = many_room(block) / (weights + x), most = 16 / stage_sub_blocks;
+  const int x = many_x_share(tile, block) * (many_x_bytes(tile) + 16);
+  const int fit = many_room(block) / (weights + x);
+  const int most = 16 / (many_stage_blocks(block) * block.sub_blocks);
   return fit < 2 ? 2 : fit > most ? most : fit;
 }
+AC4K_ON_BOTH_SIDES constexpr int many_x_rounds(const ManyTile& tile, const PackedBlock& block) {
+  const int stages = many_weight_stages(tile, block);
+  const int weights = stages * (many_weight_bytes(tile, block) + 16);
+  const int x = many_x_share(tile, block) * (many_x_bytes(tile) + 16);
+  return weights + stages * x <= many_room(block) ? stages : 1;
+}
 AC4K_ON_BOTH_SIDES constexpr int many_x_stages(const ManyTile& tile, const PackedBlock& block) {
-  const int weights = many_weight_stages(tile, block) * (many_weight_bytes(tile, block) + 16);
-  const int fit = (many_room(block) - weights) / (many_x_bytes(tile) + 16);
-  return fit > 16 ? 16 : fit;
+  return many_x_rounds(tile, block) * many_x_share(tile, block);
 }
 AC4K_ON_BOTH_SIDES constexpr int many_rings(const ManyTile& tile, const PackedBlock& block) {
   return many_x_stages(tile, block) * many_x_bytes(tile) +
          many_weight_stages(tile, block) * many_weight_bytes(tile, block);
 }
-// Own sums, and those of the other blocks of a cluster: no room for them in the largest tile.
+// The sums of the largest tile take longer to travel than they save.
 AC4K_ON_BOTH_SIDES constexpr bool many_can_split(const ManyTile& tile) { return tile.tokens < 256; }
+// Sums, and for each consumer some pieces of eight tokens and a row tile.
+inline constexpr int kPiecesAtOnce = kMostSplits / 2;
 AC4K_ON_BOTH_SIDES constexpr int many_sums(const ManyTile& tile) {
-  return tile.tokens * many_sums_stride(tile) * 4 * (many_can_split(tile) ? 2 : 1);
+  return (tile.tokens * many_features(tile) + tile.consumers * kPiecesAtOnce * 8 * kTileRows) * 4;
 }
 AC4K_ON_BOTH_SIDES constexpr int many_tokens_shared(const ManyTile& tile,
                                                     const PackedBlock& block) {

@@ -1,6 +1,7 @@
 // Many tokens: codes become 16-bit weights in the register operand of wgmma, tokens come from
-// shared memory. Some warpgroups multiply 64 features each with the same tokens; threads of one
-// more keep two rings filled: packed weights by bulk copies, tokens by tensor copies.
+// shared memory. Some warpgroups multiply one or two row tiles of 64 features each with the same
+// tokens; threads of one more keep two rings filled: packed weights by bulk copies, tokens by
+// tensor copies.
 #pragma once
 
 #include "common/cluster.cuh"
@@ -16,18 +17,21 @@ template <typename Format, const ManyTile& kTile>
 struct ManyLayout {
   static constexpr int kTokens = kTile.tokens;
   static constexpr int kConsumers = kTile.consumers;
+  static constexpr int kRowTiles = kTile.row_tiles;  // of a consumer
+  static constexpr int kAllRowTiles = many_row_tiles(kTile);
   static constexpr int kFeatures = many_features(kTile);
   static constexpr int kXStages = many_x_stages(kTile, kPackedBlock<Format>);
+  static constexpr int kXShare = many_x_share(kTile, kPackedBlock<Format>);
+  static constexpr bool kOneXRound = many_x_rounds(kTile, kPackedBlock<Format>) == 1;
   static constexpr int kWeightStages = many_weight_stages(kTile, kPackedBlock<Format>);
   static constexpr int kXBoxes = many_x_boxes(kTile);  // of a stage
   static constexpr uint32_t kBoxBytes = kTokens * kSubBlockK * 2;
   static constexpr uint32_t kXBytes = kXBoxes * kBoxBytes;
   static constexpr int kStageBlocks = many_stage_blocks(kPackedBlock<Format>);
-  static constexpr uint32_t kConsumerBytes = kStageBlocks * Format::kBytes;
-  static constexpr uint32_t kWeightBytes = kConsumers * kConsumerBytes;
+  static constexpr uint32_t kTileBytes = kStageBlocks * Format::kBytes;  // of a stage
+  static constexpr uint32_t kWeightBytes = kAllRowTiles * kTileBytes;
   static constexpr uint32_t kWeights = kXStages * kXBytes;
   static constexpr uint32_t kRings = kWeights + kWeightStages * kWeightBytes;
-  static constexpr int kFeatureStride = many_sums_stride(kTile);
   static constexpr uint32_t kSums = many_sums(kTile);
   static constexpr uint32_t kBarriers = kRings > kSums ? kRings : kSums;
   // As many registers as the threads of an SM can have: see setmaxnreg.
@@ -54,10 +58,14 @@ struct Rings {
   __device__ __forceinline__ uint32_t weights_empty(int stage) const {
     return barriers + 8 * (2 * Layout::kXStages + Layout::kWeightStages + stage);
   }
-  __device__ __forceinline__ uint32_t sums_received() const {
+  // Nobody waits for it: where there is no stage to give back, it is this one.
+  __device__ __forceinline__ uint32_t nothing() const {
     return barriers + 16 * (Layout::kXStages + Layout::kWeightStages);
   }
 };
+
+// Barriers of the block: one for each group of consumers.
+inline constexpr int kGroupBarrier = 3;
 
 // The copies of a stage of weights are issued by this many threads: one alone is too slow.
 inline constexpr int kWeightWarps = 2;
@@ -71,12 +79,12 @@ class ManyWeightStream {
       : rings_(rings),
         left_(num_blocks * Format::kBytes),
         first_(warp * kShare),
-        count_(min(kShare, Layout::kConsumers - first_)) {
+        count_(min(kShare, Layout::kAllRowTiles - first_)) {
     const int row_tiles = (params.num_features + kTileRows - 1) / kTileRows;
 #pragma unroll
     for (int c = 0; c < kShare; ++c) {
-      // There may be fewer row tiles than consumers: some take the last one too.
-      const int row_tile = min(feature_tile * Layout::kConsumers + first_ + c, row_tiles - 1);
+      // There may be fewer row tiles: the last one serves then.
+      const int row_tile = min(feature_tile * Layout::kAllRowTiles + first_ + c, row_tiles - 1);
       from_[c] = params.weights +
                  (static_cast<int64_t>(row_tile) * params.k_blocks + first_block) * Format::kBytes;
     }
@@ -94,27 +102,26 @@ class ManyWeightStream {
   }
 
  private:
-  static constexpr int kShare = (Layout::kConsumers + kWeightWarps - 1) / kWeightWarps;
+  static constexpr int kShare = (Layout::kAllRowTiles + kWeightWarps - 1) / kWeightWarps;
 
   __device__ __forceinline__ void copy() {
-    const uint32_t bytes =
-        static_cast<uint32_t>(min(left_, static_cast<int>(Layout::kConsumerBytes)));
+    const uint32_t bytes = static_cast<uint32_t>(min(left_, static_cast<int>(Layout::kTileBytes)));
     const uint32_t full = rings_.weights_full(place_.stage);
     arrive_and_expect(full, bytes * static_cast<uint32_t>(count_));
 #pragma unroll
     for (int c = 0; c < kShare; ++c) {
       if (c < count_) {
-        copy_bytes(rings_.weights(place_.stage) + (first_ + c) * Layout::kConsumerBytes, from_[c],
+        copy_bytes(rings_.weights(place_.stage) + (first_ + c) * Layout::kTileBytes, from_[c],
                    bytes, full);
       }
-      from_[c] += Layout::kConsumerBytes;
+      from_[c] += Layout::kTileBytes;
     }
-    left_ -= static_cast<int>(Layout::kConsumerBytes);
+    left_ -= static_cast<int>(Layout::kTileBytes);
   }
 
   const Rings<Layout>& rings_;
   const unsigned char* from_[kShare];
-  int left_;  // bytes of a consumer
+  int left_;  // bytes of a row tile
   const int first_, count_;
   RingPlace<Layout::kWeightStages> place_{.parity = 1};  // empty to begin with
 };
@@ -137,145 +144,231 @@ __device__ __forceinline__ void stream_tokens(const MixedParams& params, const R
   }
 }
 
-// What a consumer carries from one sub-block to the next.
+// What a consumer carries from one stage to the next.
 template <typename Layout>
 struct ConsumerState {
-  RingPlace<Layout::kXStages> x;
-  int last_x = -1;      // the stage whose product is under way
-  uint64_t x_matrix;    // of the present stage
+  int stage = 0;        // of weights
+  uint32_t parity = 0;  // of its present round
+  uint32_t x_parity = 0;
+  uint32_t done_x;      // the barrier of tokens whose last products are under way
+  bool speaks;          // one lane of a warp
   uint32_t a[2][4][4];  // one is read by a product while the other is made
-  float sums[Layout::kTokens / 2];
+  float sums[Layout::kRowTiles][Layout::kTokens / 2];
+
+  __device__ __forceinline__ void advance() {
+    if constexpr (Layout::kOneXRound) x_parity ^= 1;
+    if (++stage == Layout::kWeightStages) {
+      stage = 0;
+      parity ^= 1;
+    }
+    if constexpr (!Layout::kOneXRound) x_parity = parity;
+  }
 };
 
-// Sub-blocks j and on of a block; kHalf says which half of `a` is free for the first of them, and
-// which box of a stage of x it meets; kLast that the block is the last of its stage.
-template <typename Format, typename T, typename Layout, int kHalf, bool kLast, int j = 0>
-__device__ __forceinline__ void multiply_sub_blocks(const Rings<Layout>& rings, uint32_t block,
-                                                    const WeightHeader<Format, T>& header,
-                                                    uint32_t weights_empty, int thread,
-                                                    ConsumerState<Layout>& state) {
-  auto& a = state.a[kHalf];
-  const SubBlockWeights<Format, T, j> weights(block, header, thread);
-  if constexpr (kLast && j + 1 == Format::kSubBlocks) {
+// Sub-blocks j and on of block b of a stage, whose row tiles take turns. Everything but the ring's
+// present place is known to the compiler, so that it sees which half of `a` a product under way
+// still reads.
+template <typename Format, typename T, typename Layout, int kBlocks, int b, int j = 0, int r = 0>
+__device__ __forceinline__ void multiply_sub_blocks(
+    const Rings<Layout>& rings, uint32_t block,
+    const WeightHeader<Format, T> (&headers)[Layout::kRowTiles][kBlocks], int x_stage, uint64_t x,
+    uint32_t weights_empty, int thread, ConsumerState<Layout>& state) {
+  constexpr int kSubBlock = b * Format::kSubBlocks + j;  // of the stage
+  constexpr int kBox = kSubBlock % Layout::kXBoxes, kXStage = kSubBlock / Layout::kXBoxes;
+  constexpr bool kLast = r + 1 == Layout::kRowTiles;
+  auto& a = state.a[(kSubBlock * Layout::kRowTiles + r) % 2];
+  const SubBlockWeights<Format, T, j> weights(block + r * Layout::kTileBytes + b * Format::kBytes,
+                                              headers[r][b], thread);
+  if constexpr (kLast && b + 1 == kBlocks && j + 1 == Format::kSubBlocks) {
     arrive_as_warp(weights_empty);
   }
-  constexpr bool kFirst = Layout::kXBoxes == 1 || kHalf == 0,
-                 kSecond = Layout::kXBoxes == 1 || kHalf == 1;
   weights.template make<0>(a[0]);
   weights.template make<1>(a[1]);
   weights.template make<2>(a[2]);
   weights.template make<3>(a[3]);
-  if constexpr (kFirst) {
-    wait_for(rings.x_full(state.x.stage), state.x.parity);
-    state.x_matrix = matrix_at(rings.x(state.x.stage));
-  }
-  const uint64_t x = state.x_matrix + (kFirst ? 0 : Layout::kBoxBytes >> 4);
-  constexpr uint64_t kSixteenColumns = 32 >> 4;
+  if constexpr (kBox == 0 && r == 0) wait_for(rings.x_full(x_stage + kXStage), state.x_parity);
   fence_registers();
+  constexpr uint64_t kSixteenColumns = 32 >> 4;
+  constexpr uint64_t kMatrix = (kXStage * Layout::kXBytes + kBox * Layout::kBoxBytes) >> 4;
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
-    WarpgroupProduct<Layout::kTokens>::template run<T>(state.sums, a[step],
-                                                       x + step * kSixteenColumns);
+    WarpgroupProduct<Layout::kTokens>::template run<T>(state.sums[r], a[step],
+                                                       x + (kMatrix + step * kSixteenColumns));
   }
   commit_products();
   // The next weights are made while these products are under way.
   wait_for_products<1>();
-  if constexpr (kFirst) {
+  if constexpr (kBox == 0 && r == 0) {
     // The products before these have been made: their tokens may be overwritten.
-    if (thread % 32 == 0 && state.last_x >= 0) arrive(rings.x_empty(state.last_x));
+    if (state.speaks) arrive(state.done_x);
+    state.done_x = rings.x_empty(x_stage + kXStage);
   }
-  if constexpr (kSecond) {
-    state.last_x = state.x.stage;
-    state.x.advance();
-  }
-  if constexpr (j + 1 < Format::kSubBlocks) {
-    multiply_sub_blocks<Format, T, Layout, 1 - kHalf, kLast, j + 1>(rings, block, header,
-                                                                    weights_empty, thread, state);
+  if constexpr (!kLast) {
+    multiply_sub_blocks<Format, T, Layout, kBlocks, b, j, r + 1>(rings, block, headers, x_stage, x,
+                                                                 weights_empty, thread, state);
+  } else if constexpr (j + 1 < Format::kSubBlocks) {
+    multiply_sub_blocks<Format, T, Layout, kBlocks, b, j + 1>(rings, block, headers, x_stage, x,
+                                                              weights_empty, thread, state);
+  } else if constexpr (b + 1 < kBlocks) {
+    multiply_sub_blocks<Format, T, Layout, kBlocks, b + 1>(rings, block, headers, x_stage, x,
+                                                           weights_empty, thread, state);
   }
 }
 
-// A stage of weights, or the first block of it. A block of one sub-block leaves the other half of
-// `a` to the next: the compiler sees which half a product under way still reads.
-template <typename Format, typename T, int kBlocks, typename Layout, typename WeightPlace>
-__device__ __forceinline__ void multiply_stage(const Rings<Layout>& rings, WeightPlace& w,
-                                               int group, int thread,
+// A stage of weights, or the first block of it.
+template <typename Format, typename T, int kBlocks, typename Layout>
+__device__ __forceinline__ void multiply_stage(const Rings<Layout>& rings, int group, int thread,
                                                ConsumerState<Layout>& state) {
-  wait_for(rings.weights_full(w.stage), w.parity);
-  const uint32_t block = rings.weights(w.stage) + group * Layout::kConsumerBytes;
-  const uint32_t empty = rings.weights_empty(w.stage);
+  wait_for(rings.weights_full(state.stage), state.parity);
+  const uint32_t block =
+      rings.weights(state.stage) + group * (Layout::kRowTiles * Layout::kTileBytes);
   // Headers are made together: each of them takes a while.
-  WeightHeader<Format, T> headers[kBlocks];
+  WeightHeader<Format, T> headers[Layout::kRowTiles][kBlocks];
 #pragma unroll
-  for (int b = 0; b < kBlocks; ++b) {
-    headers[b] = weight_header<Format, T>(block + b * Format::kBytes, thread);
+  for (int r = 0; r < Layout::kRowTiles; ++r) {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      headers[r][b] =
+          weight_header<Format, T>(block + r * Layout::kTileBytes + b * Format::kBytes, thread);
+    }
   }
-  multiply_sub_blocks<Format, T, Layout, 0, kBlocks == 1>(rings, block, headers[0], empty, thread,
-                                                          state);
-  if constexpr (kBlocks == 2) {
-    multiply_sub_blocks<Format, T, Layout, Format::kSubBlocks % 2, true>(
-        rings, block + Format::kBytes, headers[1], empty, thread, state);
-  }
-  w.advance();
+  const int x_stage = Layout::kOneXRound ? 0 : state.stage * Layout::kXShare;
+  multiply_sub_blocks<Format, T, Layout, kBlocks, 0>(
+      rings, block, headers, x_stage, matrix_at(rings.x(x_stage)), rings.weights_empty(state.stage),
+      thread, state);
+  state.advance();
 }
 
-// Sums go through shared memory, [token][feature], so that tokens are written in long runs. The
-// blocks of a cluster write a share of the tokens each, get the others' sums of them, and add in
-// the order of their ranks.
+// The sums of a row tile and some tokens in shared memory, [token][feature], so that tokens are
+// written in long runs: features change places so that a fragment's stores meet all banks.
+__device__ __forceinline__ float* sum_place(float* sums, int token, int feature) {
+  return sums + token * kTileRows + (feature ^ token / 2 % 4 * 8);
+}
+// A thread's sums of eight tokens.
+__device__ __forceinline__ void store_sums(float* sums, int first_token, int thread,
+                                           const float (&of_thread)[4]) {
+  const int lane = thread % 32, row = thread / 32 * 16 + lane / 4;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    *sum_place(sums, first_token + lane % 4 * 2 + i % 2, row + i / 2 * 8) = of_thread[i];
+  }
+}
+template <int kCount>
+__device__ __forceinline__ void load_sums(float* sums, int token, int feature,
+                                          float (&values)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(sum_place(sums, token, feature + i));
+    values[i] = four.x, values[i + 1] = four.y, values[i + 2] = four.z, values[i + 3] = four.w;
+  }
+}
+
+// What is left to do where a block has all of K: each warpgroup writes its own features.
 template <typename T, typename Layout>
-__device__ __forceinline__ void write_sums(const MixedParams& params, unsigned char* shared,
-                                           uint32_t base, uint32_t sums_received,
-                                           const float (&sums)[Layout::kTokens / 2],
-                                           int feature_tile, int first_token) {
-  constexpr int kWorkers = Layout::kConsumers * 128, kStride = Layout::kFeatureStride;
-  constexpr int kRuns = Layout::kFeatures / 8;  // of a token
-  constexpr int kRowBytes = kStride * 4;
-  float* own = reinterpret_cast<float*>(shared);
-  const int splits = params.splits, split = splits > 1 ? static_cast<int>(cluster_rank()) : 0;
-  const int share = (Layout::kTokens + splits - 1) / splits;
-  const int begin = split * share, end = min(begin + share, Layout::kTokens);
-  const int lane = threadIdx.x % 32, row = threadIdx.x / 32 * 16 + lane / 4;
-  synchronise<1, kWorkers>();  // nobody reads the rings any more
+__device__ __forceinline__ void write_own_sums(
+    const MixedParams& params, unsigned char* shared,
+    const float (&sums)[Layout::kRowTiles][Layout::kTokens / 2], int feature_tile,
+    int first_token) {
+  constexpr int kTileSums = Layout::kTokens * kTileRows;
+  const int thread = threadIdx.x % 128, group = threadIdx.x / 128;
+  float* own = reinterpret_cast<float*>(shared) + group * (Layout::kRowTiles * kTileSums);
 #pragma unroll
-  for (int i = 0; i < Layout::kTokens / 2; ++i) {
-    const int token = i / 4 * 8 + lane % 4 * 2 + i % 2;
-    own[token * kStride + row + i % 4 / 2 * 8] = sums[i];
-  }
-  if (splits > 1) {
-    publish_to_copies();
-    cluster_announce();
-    cluster_wait();  // nor in the other blocks
-    // Shares of the others after the own sums, in the order of their ranks.
-    const int to = static_cast<int>(threadIdx.x);
-    if (to < splits && to != split) {
-      const int first = to * share, count = min(first + share, Layout::kTokens) - first;
-      const int slot = split - (split > to ? 1 : 0);
-      copy_to_block(base + (Layout::kTokens + slot * share) * kRowBytes, base + first * kRowBytes,
-                    static_cast<uint32_t>(count * kRowBytes), sums_received,
-                    static_cast<uint32_t>(to));
+  for (int r = 0; r < Layout::kRowTiles; ++r) {
+#pragma unroll
+    for (int i = 0; i < Layout::kTokens / 2; i += 4) {
+      store_sums(own + r * kTileSums, 2 * i, thread,
+                 {sums[r][i], sums[r][i + 1], sums[r][i + 2], sums[r][i + 3]});
     }
-    wait_for(sums_received, 0);
-    cluster_announce();  // what was sent here has left the others' shared memory
   }
-  synchronise<1, kWorkers>();
-  for (int run = threadIdx.x; run < (end - begin) * kRuns; run += kWorkers) {
-    const int token = run / kRuns, feature = run % kRuns * 8;
-    if (first_token + begin + token >= params.num_tokens) break;
-    float values[8] = {};
-    for (int rank = 0; rank < splits; ++rank) {
-      const int slot = rank - (rank > split ? 1 : 0);
-      const int place = rank == split ? begin : Layout::kTokens + slot * share;
-      const float* from = own + (place + token) * kStride + feature;
+  synchronise_warpgroup(kGroupBarrier + group);
+  constexpr int kRun = 8, kRuns = kTileRows / kRun;  // of a token
+#pragma unroll 1
+  for (int r = 0; r < Layout::kRowTiles; ++r) {
+    const int first_feature =
+        feature_tile * Layout::kFeatures + (group * Layout::kRowTiles + r) * kTileRows;
+    for (int token = thread / kRuns; token < Layout::kTokens; token += 128 / kRuns) {
+      if (first_token + token >= params.num_tokens) break;
+      const int feature = thread % kRuns * kRun;
+      float values[kRun];
+      load_sums(own + r * kTileSums, token, feature, values);
+      write_features<T>(params, first_token + token, first_feature + feature, values);
+    }
+  }
+}
+
+// Where the blocks of a cluster share K, each finishes some of the pieces of eight tokens and a row
+// tile: it reads the others' sums of them, and adds in the order of their ranks.
+template <typename T, typename Layout>
+__device__ __forceinline__ void write_shared_sums(
+    const MixedParams& params, unsigned char* shared,
+    const float (&sums)[Layout::kRowTiles][Layout::kTokens / 2], int feature_tile,
+    int first_token) {
+  constexpr int kOctets = Layout::kTokens / 8, kPieces = Layout::kAllRowTiles * kOctets;
+  constexpr int kPieceSums = 8 * kTileRows;
+  const int thread = threadIdx.x % 128, group = threadIdx.x / 128;
+  const int splits = params.splits, split = static_cast<int>(cluster_rank());
+  float* pieces = reinterpret_cast<float*>(shared);  // as the product leaves them
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float4 four = *reinterpret_cast<const float4*>(from + 4 * half);
-        values[4 * half] += four.x, values[4 * half + 1] += four.y;
-        values[4 * half + 2] += four.z, values[4 * half + 3] += four.w;
+  for (int r = 0; r < Layout::kRowTiles; ++r) {
+#pragma unroll
+    for (int octet = 0; octet < kOctets; ++octet) {
+      const int piece = (group * Layout::kRowTiles + r) * kOctets + octet;
+      reinterpret_cast<float4*>(pieces + piece * kPieceSums)[thread] = {
+          sums[r][4 * octet], sums[r][4 * octet + 1], sums[r][4 * octet + 2],
+          sums[r][4 * octet + 3]};
+    }
+  }
+  cluster_arrive();
+  cluster_wait();
+  // Several pieces at once where they have few parts: that many loads are on their way.
+  const int at_once = kMostSplits / splits;
+  const int end = (split + 1) * kPieces / splits;
+  float* turned = pieces + (kPieces + group * kPiecesAtOnce) * kPieceSums;
+#pragma unroll 1
+  for (int first = split * kPieces / splits + group; first < end;
+       first += at_once * Layout::kConsumers) {
+    const int count = min(at_once, (end - first + Layout::kConsumers - 1) / Layout::kConsumers);
+    float4 parts[kMostSplits];
+    int piece = first, rank = 0;
+#pragma unroll
+    for (int i = 0; i < kMostSplits; ++i) {
+      if (i < count * splits) {
+        parts[i] = load_4_from_cluster(pieces + piece * kPieceSums + thread * 4,
+                                       static_cast<uint32_t>(rank));
+      }
+      if (++rank == splits) rank = 0, piece += Layout::kConsumers;
+    }
+    float total[4] = {};
+    int place = 0;
+    rank = 0;
+#pragma unroll
+    for (int i = 0; i < kMostSplits; ++i) {
+      if (i < count * splits) {
+        total[0] += parts[i].x, total[1] += parts[i].y;
+        total[2] += parts[i].z, total[3] += parts[i].w;
+      }
+      if (++rank == splits) {
+        if (i < count * splits) store_sums(turned + place * kPieceSums, 0, thread, total);
+        rank = 0, ++place;
+        total[0] = total[1] = total[2] = total[3] = 0.0f;
       }
     }
-    write_features<T>(params, first_token + begin + token,
-                      feature_tile * Layout::kFeatures + feature, values);
+    synchronise_warpgroup(kGroupBarrier + group);
+    constexpr int kRun = 4, kRuns = kTileRows / kRun;
+    const int feature = thread % kRuns * kRun;
+    for (place = 0, piece = first; place < count; ++place, piece += Layout::kConsumers) {
+      const int token = first_token + piece % kOctets * 8 + thread / kRuns;
+      if (token >= params.num_tokens) continue;
+      float values[kRun];
+      load_sums(turned + place * kPieceSums, thread / kRuns, feature, values);
+      write_features<T>(params, token,
+                        feature_tile * Layout::kFeatures + piece / kOctets * kTileRows + feature,
+                        values);
+    }
+    synchronise_warpgroup(kGroupBarrier + group);  // `turned` may be written again
   }
-  if (splits > 1) cluster_wait();  // nor is anything sent from here still read
+  cluster_announce();
+  cluster_wait();  // the others have read what is here
 }
 
 // Grid: (tiles of features * splits, token tiles), clusters of `splits` blocks. Block:
@@ -285,7 +378,9 @@ template <typename Format, typename T, const ManyTile& kTile>
 __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) {
   using Layout = ManyLayout<Format, kTile>;
   extern __shared__ __align__(1024) unsigned char unaligned[];
-  const uint32_t start = shared_address(unaligned), base = (start + 1023) & ~1023u;
+  const uint32_t start = shared_address(unaligned);
+  // Kept rather than made again for every stage, which takes it long to find out its block's rank.
+  const auto base = static_cast<uint32_t>(same_in_warp(static_cast<int>((start + 1023) & ~1023u)));
   unsigned char* shared = unaligned + (base - start);
   const Rings<Layout> rings{base, base + Layout::kBarriers};
   const int splits = params.splits, split = splits > 1 ? static_cast<int>(cluster_rank()) : 0;
@@ -293,8 +388,8 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
   const int first_block = split * params.split_blocks;
   const int num_blocks = max(0, min(params.split_blocks, params.k_blocks - first_block));
   const int first_token = static_cast<int>(blockIdx.y) * Layout::kTokens;
-  const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
-
+  const int group = same_in_warp(static_cast<int>(threadIdx.x / 128));
+  const int thread = threadIdx.x % 128;
   const int warp = thread / 32;
   const bool streams_weights = group == Layout::kConsumers && warp < kWeightWarps;
   ManyWeightStream<Format, Layout> weights(params, rings, feature_tile, first_block, num_blocks,
@@ -321,21 +416,14 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
     } else if (warp == 2) {
       for (int s = 0; s < Layout::kWeightStages; ++s) init_barrier(rings.weights_empty(s), kWarps);
     } else {
-      init_barrier(rings.sums_received(), 1);
+      init_barrier(rings.nothing(), kWarps);
     }
     publish_barriers();
-    if (warp == 3 && splits > 1) {
-      const int share = (Layout::kTokens + splits - 1) / splits;
-      const int own = min(share, Layout::kTokens - split * share);
-      arrive_and_expect(rings.sums_received(),
-                        static_cast<uint32_t>((splits - 1) * own * Layout::kFeatureStride * 4));
-    }
   }
   if (group < Layout::kConsumers) {
     fill_code_table<Format, T, Layout::kConsumers * 128>(static_cast<int>(threadIdx.x));
   }
   __syncthreads();
-  if (splits > 1) cluster_announce();
 
   if (group == Layout::kConsumers) {
     give_registers<24>();
@@ -354,27 +442,34 @@ __device__ __forceinline__ void multiply_many_tokens(const MixedParams& params) 
     return;
   }
   take_registers<Layout::kRegisters>();
-  if (splits > 1) cluster_wait();  // all blocks have started
   ConsumerState<Layout> state;
+  state.done_x = rings.nothing();
+  state.speaks = thread % 32 == 0;
 #pragma unroll
-  for (int i = 0; i < Layout::kTokens / 2; ++i) {
-    state.sums[i] = 0.0f;
+  for (int i = 0; i < Layout::kRowTiles * Layout::kTokens / 2; ++i) {
+    float& sum = state.sums[i / (Layout::kTokens / 2)][i % (Layout::kTokens / 2)];
+    sum = 0.0f;
     // Made here, not where a product is under way: that would keep products from overlapping.
-    asm volatile("" : "+f"(state.sums[i])::"memory");
+    asm volatile("" : "+f"(sum)::"memory");
   }
-  RingPlace<Layout::kWeightStages> w;
   constexpr int kStageBlocks = Layout::kStageBlocks;
   for (int left = num_blocks; left >= kStageBlocks; left -= kStageBlocks) {
-    multiply_stage<Format, T, kStageBlocks>(rings, w, group, thread, state);
+    multiply_stage<Format, T, kStageBlocks>(rings, group, thread, state);
   }
-  if (num_blocks % kStageBlocks != 0) multiply_stage<Format, T, 1>(rings, w, group, thread, state);
+  if (num_blocks % kStageBlocks != 0) multiply_stage<Format, T, 1>(rings, group, thread, state);
   wait_for_products<0>();
   if constexpr (kSumFactor<Format, T> != 1.0f) {
 #pragma unroll
-    for (float& sum : state.sums) sum *= kSumFactor<Format, T>;
+    for (int i = 0; i < Layout::kRowTiles * Layout::kTokens / 2; ++i) {
+      state.sums[i / (Layout::kTokens / 2)][i % (Layout::kTokens / 2)] *= kSumFactor<Format, T>;
+    }
   }
-  write_sums<T, Layout>(params, shared, base, rings.sums_received(), state.sums, feature_tile,
-                        first_token);
+  synchronise<1, Layout::kConsumers * 128>();  // nobody reads the rings any more
+  if (splits == 1) {
+    write_own_sums<T, Layout>(params, shared, state.sums, feature_tile, first_token);
+  } else {
+    write_shared_sums<T, Layout>(params, shared, state.sums, feature_tile, first_token);
+  }
 }
 
 }  // namespace ac4k
