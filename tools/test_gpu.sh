@@ -51,7 +51,10 @@ esac
 
 export AC4K_TEST_DEVICE=cuda
 export AC4K_CACHE_DIR="$out/cache"
-tests="$python -m pytest -q -p no:cacheprovider -n ${TEST_PROCESSES:-4} --dist worksteal"
+processes=${TEST_PROCESSES:-4}
+tests="$python -m pytest -q -p no:cacheprovider -n $processes --dist worksteal"
+# Each process would take all cores for what it computes on the CPU.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-$((($(nproc) + processes - 1) / processes))}"
 runs=
 
 if [ -n "$cpp_build" ] && grep -q ac4k_tests "$cpp_build/build.ninja"; then
