@@ -114,7 +114,7 @@ struct ManyTile {
 inline constexpr ManyTile kManyTiles[] = {
     {64, 2, 1}, {64, 3, 1}, {64, 2, 2}, {128, 2, 1}, {256, 2, 1}};
 inline constexpr int kNumManyTiles = sizeof(kManyTiles) / sizeof(kManyTiles[0]);
-inline constexpr int kMostSplits = 8;
+inline constexpr int kMostSplits = 8;  // kMaxSplits of the host
 inline constexpr int kManyShared = 226 * 1024;
 AC4K_ON_BOTH_SIDES constexpr int many_threads(const ManyTile& tile) {
   return (tile.consumers + 1) * 128;
@@ -171,8 +171,10 @@ AC4K_ON_BOTH_SIDES constexpr int many_rings(const ManyTile& tile, const PackedBl
 }
 // The sums of the largest tile take longer to travel than they save.
 AC4K_ON_BOTH_SIDES constexpr bool many_can_split(const ManyTile& tile) { return tile.tokens < 256; }
-// Sums, and for each consumer some pieces of eight tokens and a row tile.
+// Pieces of eight tokens and a row tile that a consumer finishes at once: as many as have
+// kMostSplits parts together, which is the most where two blocks share K.
 inline constexpr int kPiecesAtOnce = kMostSplits / 2;
+// Sums, and for each consumer the pieces that it finishes.
 AC4K_ON_BOTH_SIDES constexpr int many_sums(const ManyTile& tile) {
   return (tile.tokens * many_features(tile) + tile.consumers * kPiecesAtOnce * 8 * kTileRows) * 4;
 }

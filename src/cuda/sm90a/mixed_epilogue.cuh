@@ -31,7 +31,8 @@ __device__ __forceinline__ void activate(MixedActivation activation, float (&val
 template <typename T, int kCount>
 __device__ __forceinline__ void write_features(const MixedParams& params, int token, int feature,
                                                float (&values)[kCount]) {
-  using Features = Vector<T, kCount* static_cast<int>(sizeof(T))>;
+  constexpr int kBytes = kCount * static_cast<int>(sizeof(T));
+  using Features = Vector<T, kBytes>;
   const int count = params.num_features - feature;
   if (count <= 0) return;
   const auto add = [&](const void* numbers, long long place) {
