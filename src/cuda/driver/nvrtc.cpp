@@ -247,6 +247,8 @@ Status Nvrtc::compile(const CompileJob& job, CompileResult* out) const {
   }
   std::vector<const char*> options;
   for (const std::string& option : job.options) options.push_back(option.c_str());
+  // By all cores. No part of the key: it changes how long that takes, not what a kernel does.
+  options.push_back("-split-compile=0");
   const nvrtcResult compiled =
       nvrtc.nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data());
 
