@@ -280,6 +280,20 @@ struct QuadOf {
   static AC4K_INLINE Lanes spread(Lanes s) {
     return {_mm512_shuffle_f32x4(s.v, s.v, kSubBlock * 0x55)};
   }
+  // `spread` by loading, where the ports that shuffle have enough to do: nvfp4 takes 4 % less time
+  // per code, iq4_xs 7 %, and q4_0, which looks nothing up, 3 % more.
+  struct ScalesInMemory {
+    alignas(64) float v[16];
+
+    AC4K_INLINE explicit ScalesInMemory(Lanes scales) {
+      scales.store(v);
+      asm("" : "+m"(v));  // or compilers see through it, and shuffle
+    }
+    template <int kSubBlock>
+    AC4K_INLINE Lanes at() const {
+      return Lanes::load_four(v + 4 * kSubBlock);
+    }
+  };
   template <int kByte>
   static AC4K_INLINE Lanes values(Codes codes) {
     const __m512i shifted = kByte == 0 ? codes.v : _mm512_srli_epi32(codes.v, 8 * kByte);

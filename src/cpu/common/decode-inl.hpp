@@ -85,6 +85,22 @@ bool prepare_group(const float* x, WeightFormat format, ActivationGroup* group) 
   return true;
 }
 
+// Scales of 256 columns, of which each sub-block takes four. Where codes are looked up, a level may
+// have a way that shuffles less.
+template <class Q, class Format>
+struct SpreadScales {
+  typename Q::Lanes lanes;
+  template <int kSubBlock>
+  AC4K_INLINE typename Q::Lanes at() const {
+    return Q::template spread<kSubBlock>(lanes);
+  }
+};
+template <class Q, class Format>
+  requires(Format::kLookedUp && requires { typename Q::ScalesInMemory; })
+struct SpreadScales<Q, Format> : Q::ScalesInMemory {
+  AC4K_INLINE SpreadScales(typename Q::Lanes scales) : Q::ScalesInMemory(scales) {}
+};
+
 template <class Q, class Format, int kTokens>
 struct QuadSums {
   using Codes = typename Q::Codes;
@@ -93,14 +109,15 @@ struct QuadSums {
   Sums sums[2][kTokens];
 
   template <int kSubBlock>
-  AC4K_INLINE void add_part(const uint8_t* blocks, int quad, const Lanes (&scales)[2],
+  AC4K_INLINE void add_part(const uint8_t* blocks, int quad,
+                            const SpreadScales<Q, Format> (&scales)[2],
                             const ActivationGroup* const (&x)[kTokens]) {
     Codes codes[2];
     const uint8_t* block = blocks + kSubBlock / Format::kSubBlocks * Format::kBlockBytes;
     codes_of<Q, Format>(block, kSubBlock % Format::kSubBlocks, quad, codes);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
-      const Sums scale = Q::repeated(Q::template spread<kSubBlock>(scales[i]));
+      const Sums scale = Q::repeated(scales[i].template at<kSubBlock>());
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
         sums[i][t] = fma(Q::dot(codes[i], x[t]->planes[kSubBlock]), scale, sums[i][t]);
@@ -161,10 +178,11 @@ struct QuadSums {
             Q::folded((Format::kHasMinimum ? minimums[i] : scales[i]) * Lanes::load(x[t]->sums[i]));
       }
     }
-    add_part<0>(blocks, quad, scales, x);
-    add_part<1>(blocks, quad, scales, x);
-    add_part<2>(blocks, quad, scales, x);
-    add_part<3>(blocks, quad, scales, x);
+    const SpreadScales<Q, Format> spread[2] = {{scales[0]}, {scales[1]}};
+    add_part<0>(blocks, quad, spread, x);
+    add_part<1>(blocks, quad, spread, x);
+    add_part<2>(blocks, quad, spread, x);
+    add_part<3>(blocks, quad, spread, x);
   }
 
   // Sub-blocks `first` and on of the group: one block.

@@ -66,6 +66,7 @@ struct FormatBase {
   static constexpr bool kSmallScales = false;
   // Are codes nibbles, in planes at the start of the block, with scales for 32 columns or more?
   static constexpr bool kNibblesBy32 = false;
+  static constexpr bool kLookedUp = false;  // are codes places in a table?
   // What a code is without scale and minimum.
   static constexpr uint8_t plain_value(int code) { return static_cast<uint8_t>(code); }
 };
@@ -120,6 +121,7 @@ struct Q4_0 : Nibbles<WeightFormat::q4_0, 8> {};
 template <class Base, const uint8_t (&kTable)[16]>
 struct Looked : Base {
   static constexpr int kSecondUnit = 1;
+  static constexpr bool kLookedUp = true;
   static constexpr uint8_t plain_value(int code) { return kTable[code]; }
   template <class Q>
   static AC4K_INLINE void codes(const uint8_t* block, int j, int quad, typename Q::Codes (&c)[2]) {
