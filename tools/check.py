@@ -105,6 +105,17 @@ def check_device() -> str:
     return run(sys.executable, "tools/device_gate.py").strip().splitlines()[-1]
 
 
+def check_model() -> str:
+    run("cmake", "--build", DEV, "--target", "ac4k_model", "--", "--quiet")
+    run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/model")
+    # Of the other architectures sm89 is the one without clusters and dependent launches.
+    checked = [
+        run(sys.executable, "tests/model/check_kernels.py", "--arch", arch).strip().splitlines()[-1]
+        for arch in ("sm90a", "sm89")
+    ]
+    return "; ".join(checked)
+
+
 def check_pytest() -> str:
     output = run(sys.executable, "-m", "pytest", "-q", "-n", JOBS, "--dist", "worksteal")
     if not re.search(r"\d+ passed", output):
@@ -128,6 +139,7 @@ GATES: dict[str, Callable[[], str]] = {
     "cpp": check_cpp,
     "cpp-sanitized": check_cpp_sanitized,
     "device": check_device,
+    "model": check_model,
     "doctest": check_doctest,
     "pytest": check_pytest,
 }

@@ -1,7 +1,7 @@
 """Compiles every device source for sm90a by nvcc, and prints what each kernel uses; for the other
-architectures of the table by NVRTC, so that "compiled only" stays true, and by NVRTC for sm90a what
-they do not have. Of families with a module a format those are compiled that differ in their code,
-and by NVRTC one of the three quantising norms, which share their headers. --all: everything.
+architectures of the table by NVRTC, so that ptxas has seen them, and by NVRTC for sm90a what they
+do not have. Of families with a module a format those are compiled that differ in their code, and
+by NVRTC one of the three quantising norms, which share their headers. --all: everything.
 
 Register spills fail, unless the source says `// Spills allowed: <reason>`. The nvcc half uses the
 same CMake rules as an installation; the NVRTC half has no host headers, as at first use.

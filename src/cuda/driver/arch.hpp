@@ -13,7 +13,7 @@ struct Architecture {
   const char* name;
   int major;
   int minor;
-  const char* state;  // "measured", "compiled only"
+  const char* state;  // "measured", "executed through a model", "compiled only"
 };
 
 // src/cuda/architectures.def, in its order.
