@@ -53,33 +53,29 @@ __device__ __forceinline__ void add_up(const MixedParams& params, const FewSums&
       add(total, partial + (part % kGroups * kColumns + column) * kStride + feature);
     }
   };
-  const auto write = [&](int index, float (&total)[kRun]) {
-    write_features<T>(params, at.first_token + index / kFeatures,
-                      at.row_tile * kTileRows + index % kFeatures, total);
-  };
-  if (splits == 1) {
+  const bool alone = splits == 1;
+  if (!alone) {
+    cluster_wait();  // all blocks have started
     for (int i = threadIdx.x * kRun; i < count; i += kWorkers * kRun) {
       float total[kRun] = {};
       add_groups(i, total);
-      write(i, total);
+      const int owner = i / share, place = static_cast<int>(split) * share + i - owner * share;
+      send(at.received + place * 4, at.all_received, static_cast<uint32_t>(owner), total);
     }
-    return;
+    wait_for(at.all_received, 0);
   }
-  cluster_wait();  // all blocks have started
-  for (int i = threadIdx.x * kRun; i < count; i += kWorkers * kRun) {
-    float total[kRun] = {};
-    add_groups(i, total);
-    const int owner = i / share, place = static_cast<int>(split) * share + i - owner * share;
-    send(at.received + place * 4, at.all_received, static_cast<uint32_t>(owner), total);
-  }
-  wait_for(at.all_received, 0);
   const int first = static_cast<int>(split) * share;
   for (int i = threadIdx.x * kRun; i < share; i += kWorkers * kRun) {
     float total[kRun] = {};
-    for (uint32_t rank = 0; rank < splits; ++rank) {
-      add(total, received + static_cast<int>(rank) * share + i);
+    if (alone) {
+      add_groups(i, total);
+    } else {
+      for (uint32_t rank = 0; rank < splits; ++rank) {
+        add(total, received + static_cast<int>(rank) * share + i);
+      }
     }
-    write(first + i, total);
+    const int token = (first + i) / kFeatures, feature = (first + i) % kFeatures;
+    write_features<T>(params, at.first_token + token, at.row_tile * kTileRows + feature, total);
   }
 }
 
