@@ -65,6 +65,18 @@ def test_sizes_of_models(device: str, fmt: str, rows: int, columns: int, tokens:
     assert nmse(ac4k.linear(x.to(device), w), expected) < NMSE[torch.bfloat16]
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("fmt", ["mxfp4", "nvfp4"])
+def test_weights_of_few_bits_are_exact(device: str, fmt: str, dtype: torch.dtype) -> None:
+    """Code times scale has six bits at most, whatever the scale: products with 1 show them all."""
+    columns = 320
+    w, dense = packed_and_dense(fmt, 77, columns, device)
+    expected = torch.from_numpy(dense).T.to(dtype)
+    for tokens in (1, 8, 16, 32, 64, columns):
+        x = torch.eye(columns, dtype=dtype, device=device)[columns - tokens :]
+        assert torch.equal(ac4k.linear(x, w).cpu(), expected[columns - tokens :]), tokens
+
+
 @pytest.mark.parametrize("fmt", ["q4_0", "q4_1", "q2_k", "q4_k", "q6_k"])
 def test_every_config_multiplies(device: str, fmt: Any) -> None:
     """Kernels for few tokens and for many, each tile and split; "auto" is one of them.

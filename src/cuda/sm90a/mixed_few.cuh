@@ -210,13 +210,14 @@ __device__ __forceinline__ void multiply_integer_blocks(
   const auto second = Planes::load(block, 1, thread);
   wait_for_products<1>();
   if constexpr (b > 0) {
-    add_scaled<T, kColumns>(headers.of[b - 1].words[0], products[(b - 1) % 2],
-                            sums[(b - 1) % kTiles]);
+    const float2 scale = widen_pair<T>(headers.of[b - 1].words[0]);
+    add_scaled<kColumns>(scale.x, scale.y, products[(b - 1) % 2], sums[(b - 1) % kTiles]);
   }
   multiply_integers<Format, T, kColumns, 1>(second, x + kBlock * kBoxes, a[1], products[b % 2]);
   if ((b + 1) / kTiles >= blocks) {
     wait_for_products<0>();
-    add_scaled<T, kColumns>(headers.of[b].words[0], products[b % 2], sums[b % kTiles]);
+    const float2 scale = widen_pair<T>(headers.of[b].words[0]);
+    add_scaled<kColumns>(scale.x, scale.y, products[b % 2], sums[b % kTiles]);
   }
   if constexpr (b + 1 < Headers::kCount) {
     multiply_integer_blocks<Format, T, kColumns, Layout, b + 1>(stage, headers, x, blocks, thread,
@@ -293,8 +294,7 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
         if (b / kRowTiles < blocks) {
           const uint32_t block = StageHeaders<Format, T, Layout>::block(stage, b);
           const TokensInBoxes<kBoxes> x{rows, tokens, b / kRowTiles * Format::kSubBlocks};
-          multiply_block<Format, T, kColumns>(block, Format::header(block, thread), x, thread,
-                                              sums[b % kRowTiles]);
+          multiply_block<Format, T, kColumns>(block, x, thread, sums[b % kRowTiles]);
         }
       }
     } else {
@@ -319,7 +319,7 @@ __device__ __forceinline__ void multiply_few_tokens(const MixedParams& params) {
   for (; i < whole_stages; i += kGroups) multiply_stage(Layout::kStageBlocks);
   if (i < work.num_stages) multiply_stage(num_blocks - i * Layout::kStageBlocks);
 
-  if constexpr (kColumns > 8 && kSumFactor<Format, T> != 1.0f) {
+  if constexpr ((kColumns > 8 || kWarpsTakeWeights<Format, T>) && kSumFactor<Format, T> != 1.0f) {
 #pragma unroll
     for (int n = 0; n < kRowTiles * kColumns / 2; ++n) {
       sums[n / (kColumns / 2)][n / 4 % (kColumns / 8)][n % 4] *= kSumFactor<Format, T>;

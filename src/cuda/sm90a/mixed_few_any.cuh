@@ -205,13 +205,16 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
     for (int b = 0; b < Layout::kStageBlocks; ++b) {
       if (b < blocks) {
         const uint32_t block = stage + b * Format::kBytes;
-        multiply_block<Format, Factor, kColumns>(block, Format::header(block, thread), x, thread,
-                                                 sums[0]);
+        multiply_block<Format, Factor, kColumns>(block, x, thread, sums[0]);
 #pragma unroll
         for (int c = 0; c < kColumns / 8; ++c) x.rows[c] += kBlockColumns * 2;
       }
     }
     arrive_as_warp(empty + 8 * place.stage);
+  }
+  if constexpr (kWarpsTakeWeights<Format, Factor>) {
+#pragma unroll
+    for (int n = 0; n < kColumns / 2; ++n) sums[0][n / 4][n % 4] *= kSumFactor<Format, Factor>;
   }
 
   add_up<T, kColumns, kFewAnyGroups, kParts<T>, 1>(

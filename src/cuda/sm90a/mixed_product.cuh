@@ -1,5 +1,6 @@
 // Few tokens: the codes of weights, as integers, times the tokens by the matrix products of warps;
-// scales come in as the sums leave the product. For more than eight tokens that are too many sums.
+// scales come in as the sums leave the product, unless weights are exact without that. For more
+// than eight tokens that are too many sums.
 #pragma once
 
 #include "sm90a/mixed_weights.cuh"
@@ -8,7 +9,83 @@
 namespace ac4k {
 
 // One sub-block: 64 features, 64 columns of K, all columns of the product. x.at(c, j, half) is this
-// lane's row of the matrices of eight tokens c, sub-block j, half of its columns.
+// lane's row of the matrices of eight tokens c, sub-block j, half of its columns. Here weights are
+// multiplied as they are, and so is what is taken away from them.
+template <typename Format, typename Factor, int kColumns, int j, typename Tokens>
+__device__ __forceinline__ void multiply_exact_sub_block(uint32_t block,
+                                                         const WeightHeader<Format, Factor>& header,
+                                                         const Tokens& x, int thread,
+                                                         float (&sums)[kColumns / 8][4],
+                                                         float (&taken)[kColumns / 8][4]) {
+  using Weights = SubBlockWeights<Format, Factor, j>;
+  const Weights weights(block, header, thread);
+  uint32_t a[4][4], m[4][4];
+  weights.template make<0>(a[0]);
+  weights.template make<1>(a[1]);
+  weights.template make<2>(a[2]);
+  weights.template make<3>(a[3]);
+  if constexpr (Weights::kHasMinimums) {
+    weights.template make_minimums<0>(m[0]);
+    weights.template make_minimums<1>(m[1]);
+    weights.template make_minimums<2>(m[2]);
+    weights.template make_minimums<3>(m[3]);
+  }
+#pragma unroll
+  for (int c = 0; c < kColumns / 8; ++c) {
+    uint32_t b[4];  // of two steps
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      if (step % 2 == 0) load_matrices(b, x.at(c, j, step / 2));
+      const int pair = step % 2 * 2;
+      multiply_add<Factor>(sums[c], a[step], b[pair], b[pair + 1]);
+      if constexpr (Weights::kHasMinimums) {
+        multiply_add<Factor>(taken[c], m[step], b[pair], b[pair + 1]);
+      }
+    }
+  }
+}
+template <typename Format, typename Factor, int kColumns, int j = 0, typename Tokens>
+__device__ __forceinline__ void multiply_exact_block(uint32_t block,
+                                                     const WeightHeader<Format, Factor>& header,
+                                                     const Tokens& x, int thread,
+                                                     float (&sums)[kColumns / 8][4],
+                                                     float (&taken)[kColumns / 8][4]) {
+  multiply_exact_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums, taken);
+  if constexpr (j + 1 < Format::kSubBlocks) {
+    multiply_exact_block<Format, Factor, kColumns, j + 1>(block, header, x, thread, sums, taken);
+  }
+}
+// sums += scale * products, with the scales of the rows r and r + 8.
+template <int kColumns>
+__device__ __forceinline__ void add_scaled(float scale, float scale_8,
+                                           const float (&products)[kColumns / 8][4],
+                                           float (&sums)[kColumns / 8][4]) {
+#pragma unroll
+  for (int c = 0; c < kColumns / 8; ++c) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sums[c][i] = __fmaf_rn(i < 2 ? scale : scale_8, products[c][i], sums[c][i]);
+    }
+  }
+}
+// A block of integers; its scales come after all of them.
+template <typename Format, typename Factor, int kColumns, typename Tokens>
+__device__ __forceinline__ void multiply_block_integers(uint32_t block, const Tokens& x, int thread,
+                                                        float (&sums)[kColumns / 8][4]) {
+  using Integers = typename Format::Integers;
+  float products[kColumns / 8][4] = {}, taken[kColumns / 8][4] = {};
+  multiply_exact_block<Integers, Factor, kColumns>(
+      block, weight_header<Integers, Factor>(block, thread), x, thread, products, taken);
+  const float4 scales = Format::block_scales(block, thread);
+  constexpr float kFactor = kSumFactor<Integers, Factor>;
+  add_scaled<kColumns>(scales.x * kFactor, scales.y * kFactor, products, sums);
+  if constexpr (SubBlockWeights<Integers, Factor, 0>::kHasMinimums) {
+    constexpr float kMinimum = -FactorsOf<Integers, Factor>::type::kMinimumFactor;
+    add_scaled<kColumns>(scales.z * kMinimum, scales.w * kMinimum, taken, sums);
+  }
+}
+
+// One sub-block of integers, whose groups have scales of their own.
 template <typename Format, typename Factor, int kColumns, int j, typename Tokens>
 __device__ __forceinline__ void multiply_sub_block(uint32_t block,
                                                    const typename Format::Header& header,
@@ -66,15 +143,29 @@ __device__ __forceinline__ void multiply_sub_block(uint32_t block,
   }
 }
 template <typename Format, typename Factor, int kColumns, int j = 0, typename Tokens>
-__device__ __forceinline__ void multiply_block(uint32_t block,
-                                               const typename Format::Header& header,
-                                               const Tokens& x, int thread,
-                                               float (&sums)[kColumns / 8][4]) {
+__device__ __forceinline__ void multiply_scaled_block(uint32_t block,
+                                                      const typename Format::Header& header,
+                                                      const Tokens& x, int thread,
+                                                      float (&sums)[kColumns / 8][4]) {
   // There are too many numbers for the work of sub-blocks to overlap.
   if constexpr (Format::kHasOffsets) __syncwarp();
   multiply_sub_block<Format, Factor, kColumns, j>(block, header, x, thread, sums);
   if constexpr (j + 1 < Format::kSubBlocks) {
-    multiply_block<Format, Factor, kColumns, j + 1>(block, header, x, thread, sums);
+    multiply_scaled_block<Format, Factor, kColumns, j + 1>(block, header, x, thread, sums);
+  }
+}
+template <typename Format, typename Factor, int kColumns, typename Tokens>
+__device__ __forceinline__ void multiply_block(uint32_t block, const Tokens& x, int thread,
+                                               float (&sums)[kColumns / 8][4]) {
+  if constexpr (kHasBlockIntegers<Format>) {
+    multiply_block_integers<Format, Factor, kColumns>(block, x, thread, sums);
+  } else if constexpr (kWarpsTakeWeights<Format, Factor>) {
+    float nothing[kColumns / 8][4];
+    multiply_exact_block<Format, Factor, kColumns>(
+        block, weight_header<Format, Factor>(block, thread), x, thread, sums, nothing);
+  } else {
+    multiply_scaled_block<Format, Factor, kColumns>(block, Format::header(block, thread), x, thread,
+                                                    sums);
   }
 }
 
@@ -126,19 +217,6 @@ __device__ __forceinline__ void multiply_integers(const typename Format::Planes:
     WarpgroupProduct<kColumns>::template run<T>(sums, a[step], x + step * kSixteenColumns);
   }
   commit_products();
-}
-// sums += scale * product, with the scales of the rows r and r + 8.
-template <typename T, int kColumns>
-__device__ __forceinline__ void add_scaled(uint32_t scales, const float (&product)[kColumns / 8][4],
-                                           float (&sums)[kColumns / 8][4]) {
-  const float2 scale = widen_pair<T>(scales);
-#pragma unroll
-  for (int c = 0; c < kColumns / 8; ++c) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      sums[c][i] = __fmaf_rn(i < 2 ? scale.x : scale.y, product[c][i], sums[c][i]);
-    }
-  }
 }
 
 }  // namespace ac4k

@@ -1,3 +1,4 @@
 #include "sm90a/mixed.cuh"
+#include "sm90a/packed_k.cuh"
 
 AC4K_MIXED(Q6_K)

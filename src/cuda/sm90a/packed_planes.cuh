@@ -362,36 +362,41 @@ struct TablePlanes : BitPlanes<kSubBlocks, 4, 0, 0> {
   }
 };
 
-// Codes of e2m1, as twice their values: sign, exponent and mantissa move to their places in T, as a
-// number that is too small by the difference of the biases.
+// Codes of e2m1: sign, exponent and mantissa move to their places in T, as a number that is too
+// small by the difference of the biases. As integers they are twice their values.
 template <int kSubBlocks>
 struct E2M1Planes : BitPlanes<kSubBlocks, 4, 0, 0> {
   using Codes = typename BitPlanes<kSubBlocks, 4, 0, 0>::Codes;
   static constexpr bool kTiny = false;
+  // 2^-14 (half) or 2^-126 of their values.
+  template <typename T, int kStep>
+  static __device__ __forceinline__ void small_fragment(const Codes& codes, uint32_t (&a)[4]) {
+    a[0] = small_part<T, 0>(codes.low[kStep]);
+    a[1] = small_part<T, 1>(codes.low[kStep]);
+    a[2] = small_part<T, 2>(codes.low[kStep]);
+    a[3] = small_part<T, 3>(codes.low[kStep]);
+  }
   template <typename T, int kStep>
   static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
-    part<T, 0>(codes.low[kStep], a);
-    part<T, 1>(codes.low[kStep], a);
-    part<T, 2>(codes.low[kStep], a);
-    part<T, 3>(codes.low[kStep], a);
+    small_fragment<T, kStep>(codes, a);
+#pragma unroll
+    for (uint32_t& pair : a) {
+      if constexpr (is_same<T, __half>) {
+        pair =
+            bits_of(__hmul2(*reinterpret_cast<const __half2*>(&pair), __float2half2_rn(0x1p15f)));
+      } else {
+        pair = bits_of(__hmul2(bfloat_pair(pair), powers_of_two<127>()));
+      }
+    }
   }
 
  private:
   template <typename T, int i>
-  static __device__ __forceinline__ void part(uint32_t word, uint32_t (&a)[4]) {
+  static __device__ __forceinline__ uint32_t small_part(uint32_t word) {
     constexpr int kMantissa = is_same<T, __half> ? 9 : 6;  // its first bit in T
     constexpr uint32_t kMagnitude = (7u << kMantissa) * 0x00010001u;
-    uint32_t bits = and_or(shift_right<4 * i - 12>(word), 0x80008000u,
-                           shift_right<4 * i - kMantissa>(word) & kMagnitude);
-    if constexpr (is_same<T, __half>) {
-      const __half2 pair =
-          __hmul2(*reinterpret_cast<const __half2*>(&bits), __float2half2_rn(0x1p15f));
-      a[i] = *reinterpret_cast<const uint32_t*>(&pair);
-    } else {
-      const __nv_bfloat162 pair =
-          __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&bits), __float2bfloat162_rn(0x1p127f));
-      a[i] = *reinterpret_cast<const uint32_t*>(&pair);
-    }
+    return and_or(shift_right<4 * i - 12>(word), 0x80008000u,
+                  shift_right<4 * i - kMantissa>(word) & kMagnitude);
   }
 };
 
