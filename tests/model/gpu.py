@@ -25,8 +25,8 @@ class Gpu:
         import ac4k
 
         self.arch = arch
-        self._driver = ctypes.CDLL(str(libraries / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
-        self._driver.model_set_capability(CAPABILITIES[arch])
+        self.driver = ctypes.CDLL(str(libraries / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
+        self.driver.model_set_capability(CAPABILITIES[arch])
         self.set_seed(seed)
         nvrtc, include = find_nvrtc()
         os.environ["MODEL_NVRTC"] = str(nvrtc)
@@ -48,17 +48,17 @@ class Gpu:
 
     def set_seed(self, seed: int) -> None:
         """Of the order in which threads and copies go on; not 0."""
-        self._driver.model_set_seed(ctypes.c_uint64(seed))
+        self.driver.model_set_seed(ctypes.c_uint64(seed))
 
     def place(self, tensor: torch.Tensor, *, writable: bool) -> OnGpu:
         """The tensor as the GPU's; kernels may touch what was placed, and nothing else."""
         begin, size = _span(tensor)
-        self._driver.model_allow(ctypes.c_void_p(begin), ctypes.c_size_t(size), int(writable))
+        self.driver.model_allow(ctypes.c_void_p(begin), ctypes.c_size_t(size), int(writable))
         return OnGpu(tensor)
 
     def forget(self) -> None:
         """Nothing is placed any more, and kernels may touch everything."""
-        self._driver.model_forget()
+        self.driver.model_forget()
 
 
 class OnGpu:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,9 +44,9 @@ def compiled(text: str, arch: str = "compute_90a") -> bytes:
 class Kernel:
     """One kernel of a text; tensors are passed as pointers, numbers as ints and floats of C."""
 
-    def __init__(self, gpu: Gpu, libraries: Path, text: str, name: str) -> None:
+    def __init__(self, gpu: Gpu, text: str, name: str) -> None:
         self._gpu = gpu
-        self._driver = ctypes.CDLL(str(libraries / "libcuda.so.1"))
+        self._driver = gpu.driver
         self._image = compiled(text)
         library = ctypes.c_void_p()
         self._kernel = ctypes.c_void_p()

@@ -5,33 +5,21 @@ In a process of its own: `python tools/check.py model`.
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
+from gpu import Gpu
+from kernels import Kernel
 
 import ac4k
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests/model"))
-from gpu import Gpu  # noqa: E402
-from kernels import Kernel  # noqa: E402
-
-LIBRARIES = ROOT / "build/dev/model"
 HEADERS = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n#include <cuda_fp8.h>\n"
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Gpu:
-    return Gpu(LIBRARIES, ROOT / "build/model")
 
 
 def kernel_of(gpu: Gpu, body: str, parameters: str) -> Kernel:
     text = f'{HEADERS}extern "C" __global__ void kernel({parameters}) {{\n{body}\n}}\n'
-    return Kernel(gpu, LIBRARIES, text, "kernel")
+    return Kernel(gpu, text, "kernel")
 
 
 def awkward_floats() -> torch.Tensor:
