@@ -236,7 +236,7 @@ struct WeightScales<Format, T> {
 template <typename Format, typename T>
   requires kMadeByLanes<Format, T>
 struct WeightScales<Format, T> {
-  using Header = LaneHeader;
+  using Header = LaneHeader<Format>;
   using Scales = LaneFactors<Format>;
 };
 template <typename Format, typename T>
@@ -245,7 +245,7 @@ using WeightHeader = typename WeightScales<Format, T>::Header;
 template <typename Format, typename T>
 __device__ __forceinline__ WeightHeader<Format, T> weight_header(uint32_t block, int thread) {
   if constexpr (kMadeByLanes<Format, T>) {
-    return LaneHeader(Format::lane_header(block, thread));
+    return LaneHeader<Format>(Format::lane_header(block, thread));
   } else if constexpr (kSharedByLanes<Format> && kFromTiny<Format, T>) {
     return WeightHeader<Format, T>(Format::decoded(block, thread));
   } else {
