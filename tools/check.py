@@ -108,6 +108,8 @@ def check_device() -> str:
 def check_model() -> str:
     run("cmake", "--build", DEV, "--target", "ac4k_model", "--", "--quiet")
     run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/model")
+    fuzz = ("tests/model/fuzz_on_model.py", "--seed", "1", "--count", "4000")
+    run(sys.executable, *fuzz)
     # Of the other architectures sm89 is the one without clusters and dependent launches.
     checked = [
         run(sys.executable, "tests/model/check_kernels.py", "--arch", arch).strip().splitlines()[-1]

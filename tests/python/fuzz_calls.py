@@ -478,7 +478,7 @@ def main() -> int:
         if problem := one_call(rng.choice(table), rng, options.device, counts):
             failures += 1
             again = f"--seed {options.seed} --only {index} --device {options.device}"
-            print(f"\n{problem}\n  again: python tests/python/fuzz_calls.py {again}")
+            print(f"\n{problem}\n  again: python {sys.argv[0]} {again}")
     print(f"\r{sum(counts.values())} calls, {failures} failures: {dict(counts)}")
     return 1 if failures else 0
 
