@@ -231,6 +231,7 @@ def w4a16_configs() -> str:
 def cpu_products(file: str, title: str) -> str:
     report = load(file)
     results = report["results"]
+    ((rows, columns),) = matrices_of(results)
 
     def name(result: Result) -> str:
         options = result["options"]
@@ -254,8 +255,8 @@ def cpu_products(file: str, title: str) -> str:
             title,
             report,
             file,
-            "Weights of 4096×4096, rotated past the last cache; the stream reads the same bytes in "
-            "the same run; torch multiplies bf16 weights.",
+            f"Weights of {rows}×{columns}, rotated past the last cache; the stream reads the same "
+            "bytes in the same run; torch multiplies bf16 weights.",
         )
         + "\n"
         + table(head, ([key, *at[key, 1], *at[key, 512]] for key in names))
@@ -295,7 +296,11 @@ def main() -> int:
     page += cpu_products(
         "cpu_products_avx512.json", "Products on the same CPU without AMX, two threads"
     )
+    page += cpu_products("cpu_products_zen5.json", "Products on a Zen 5 CPU, two threads")
     page += memory("cpu_memory.json", "Memory-bound ops on a CPU, two threads", on_gpu=False)
+    page += memory(
+        "cpu_memory_zen5.json", "Memory-bound ops on a Zen 5 CPU, two threads", on_gpu=False
+    )
     if "--check" in sys.argv[1:]:
         if PAGE.exists() and PAGE.read_text() == page:
             return 0
