@@ -35,8 +35,8 @@ def test_weights_of_few_bits_are_exact(gpu: Gpu, fmt: str, dtype: torch.dtype) -
         assert torch.equal(linear(gpu, x, weight), expected[columns - tokens :]), tokens
 
 
-# Where d and dmin stand in a block.
-SCALES = {"q4_k": (0, 2), "q5_k": (0, 2), "q2_k": (80, 82)}
+# Where scale and minimum, or their scales, stand in a block.
+SCALES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q2_k": (80, 82)}
 
 
 @pytest.mark.parametrize("values", [(0, 0.01, -0.017), (0, -0.0, 6e-8, 1e-5, -0.02, 1, 300)])
@@ -44,10 +44,11 @@ SCALES = {"q4_k": (0, 2), "q5_k": (0, 2), "q2_k": (80, 82)}
 def test_scales_of_neighbours_may_be_anything(
     gpu: Gpu, fmt: str, values: tuple[float, ...]
 ) -> None:
-    """A block's d and dmin may be 0, of another sign, or larger than its neighbour's by powers of
-    ten, and so may one of them beside the other."""
+    """Those of a block may be 0, of another sign, or larger than its neighbour's by powers of ten,
+    and so may one of them beside the other."""
     generator = np.random.default_rng(5)
-    blocks = 6
+    columns = 1536
+    blocks = columns // FORMATS[fmt].block_values
     shape = (ROWS, blocks, FORMATS[fmt].block_bytes)
     q = generator.integers(0, 256, shape, dtype=np.uint8)
     for at in SCALES[fmt]:
@@ -56,7 +57,7 @@ def test_scales_of_neighbours_may_be_anything(
     dense = reference.dequantize(q, fmt).astype(np.float64)
     weight = ac4k.pack(torch.from_numpy(q), fmt)
     for tokens in TOKENS:
-        x = torch.randn(tokens, 256 * blocks).to(torch.bfloat16)
+        x = torch.randn(tokens, columns).to(torch.bfloat16)
         wide = x.double().numpy()
         error = np.abs(linear(gpu, x, weight).double().numpy() - wide @ dense.T)
         # Weights and results are rounded to eight bits.
