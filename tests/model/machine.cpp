@@ -92,7 +92,9 @@ bool run_round(const Kernel& kernel, std::vector<Cluster>& clusters, int64_t* in
   }
   for (Warp* warp : order) {
     const uint32_t most = machine().random(4) == 0 ? kShortTurn : kLongTurn;
-    *instructions += warp->run(kernel, 1 + machine().random(most));
+    const int64_t turn = 1 + machine().random(most), count = warp->run(kernel, turn);
+    if (count == turn) ++machine().events;  // it had not to wait
+    *instructions += count;
     live |= warp->live != 0;
   }
   for (Cluster& cluster : clusters) {

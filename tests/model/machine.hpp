@@ -128,7 +128,7 @@ struct Machine {
   const Kernel* kernel = nullptr;
   Launch launch;
   const unsigned char* parameters = nullptr;
-  uint64_t events = 0;  // for which others may have waited
+  uint64_t events = 0;  // that show that it goes on
 
   uint32_t random(uint32_t below) {
     seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;

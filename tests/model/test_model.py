@@ -160,6 +160,22 @@ def test_lanes_that_part_meet_again(gpu: Gpu) -> None:
     assert y.tolist() == [v + values[lane ^ 1] for lane, v in enumerate(values)]
 
 
+def test_long_work_is_not_taken_for_waiting(gpu: Gpu) -> None:
+    y = torch.empty(32, dtype=torch.int32)
+    kernel = kernel_of(
+        gpu,
+        """unsigned v = threadIdx.x;
+        for (int i = 0; i < 100000; ++i) v = v * 1664525u + (v >> 16);
+        y[threadIdx.x] = v;""",
+        "unsigned* y",
+    )
+    kernel(1, 32, y, writes=[y])
+    v = np.arange(32, dtype=np.uint32)
+    for _ in range(100000):
+        v = v * np.uint32(1664525) + (v >> np.uint32(16))
+    assert (y.numpy().view(np.uint32) == v).all()
+
+
 EXCHANGE = """__shared__ int s[96];
 s[threadIdx.x] = threadIdx.x;
 {sync}
