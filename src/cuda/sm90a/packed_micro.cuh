@@ -5,6 +5,17 @@
 
 namespace ac4k {
 
+// The weights of a step of 16 columns, where factors.weights<step, row> multiplies a pair.
+template <typename Planes, typename T, int kStep, typename Factors>
+__device__ __forceinline__ void make_exact(const typename Planes::Codes& codes,
+                                           const Factors& factors, uint32_t (&a)[4]) {
+  Planes::template small_fragment<T, kStep>(codes, a);
+  a[0] = factors.template weights<kStep, 0>(a[0]);
+  a[1] = factors.template weights<kStep, 1>(a[1]);
+  a[2] = factors.template weights<kStep, 0>(a[2]);
+  a[3] = factors.template weights<kStep, 1>(a[3]);
+}
+
 // Codes of e2m1 with powers of two for 32 columns as scales, one byte each.
 struct MXFP4 {
   using Planes = E2M1Planes<1>;
@@ -43,20 +54,16 @@ struct MXFP4 {
     }
     template <int kStep>
     __device__ __forceinline__ void make(const Planes::Codes& codes, uint32_t (&a)[4]) const {
-      Planes::template small_fragment<T, kStep>(codes, a);
-      a[0] = weights<kStep, 0>(a[0]);
-      a[1] = weights<kStep, 1>(a[1]);
-      a[2] = weights<kStep, 0>(a[2]);
-      a[3] = weights<kStep, 1>(a[3]);
+      make_exact<Planes, T, kStep>(codes, *this, a);
     }
 
-   private:
     template <int kStep, int kRow>
     __device__ __forceinline__ uint32_t weights(uint32_t small) const {
       const auto scale = twice<T, kRow>(pairs_[kStep / 2]);
       return bits_of(__hmul2(__hmul2(bfloat_pair(small), powers_of_two<126>()), scale));
     }
 
+   private:
     uint32_t pairs_[2];  // [group]: rows r and r + 8
   };
 
@@ -107,14 +114,14 @@ struct NVFP4 {
         pairs_[row][1] = scaled(codes >> (8 - kUp) & kMagnitudes);
       }
     }
-    // The weights of a step of 16 columns.
     template <int kStep>
     __device__ __forceinline__ void make(const Planes::Codes& codes, uint32_t (&a)[4]) const {
-      Planes::template small_fragment<T, kStep>(codes, a);
-      a[0] = weights<kStep, 0>(a[0]);
-      a[1] = weights<kStep, 1>(a[1]);
-      a[2] = weights<kStep, 0>(a[2]);
-      a[3] = weights<kStep, 1>(a[3]);
+      make_exact<Planes, T, kStep>(codes, *this, a);
+    }
+
+    template <int kStep, int kRow>
+    __device__ __forceinline__ uint32_t weights(uint32_t small) const {
+      return bits_of(__hmul2(as_pair(small), twice<T, kStep / 2>(pairs_[kRow][kStep % 2])));
     }
 
    private:
@@ -136,11 +143,6 @@ struct NVFP4 {
         return bits_of(__hmul2(__hmul2(as_pair(bits), half_way), half_way));
       }
     }
-    template <int kStep, int kRow>
-    __device__ __forceinline__ uint32_t weights(uint32_t small) const {
-      return bits_of(__hmul2(as_pair(small), twice<T, kStep / 2>(pairs_[kRow][kStep % 2])));
-    }
-
     uint32_t pairs_[2][2];  // [row]: groups 0 and 2, groups 1 and 3
   };
 };
