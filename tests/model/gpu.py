@@ -24,7 +24,6 @@ class Gpu:
     def __init__(self, libraries: Path, cache: Path, arch: str = "sm90a", seed: int = 1) -> None:
         import ac4k
 
-        self.arch = arch
         self.driver = ctypes.CDLL(str(libraries / "libcuda.so.1"), ctypes.RTLD_GLOBAL)
         self.driver.model_set_capability(CAPABILITIES[arch])
         self.set_seed(seed)
@@ -39,15 +38,16 @@ class Gpu:
         """`made` (ac4k.bench.inputs.Arguments, of CPU tensors) with its tensors placed."""
         written = {id(tensor) for tensor in (*made.outs, *made.mutable)}
 
+        def placed(tensor: torch.Tensor) -> OnGpu:
+            return self.place(tensor, writable=id(tensor) in written)
+
         try:
-            made.replaced(lambda tensor: self.place(tensor, writable=id(tensor) in written)).call(
-                fn
-            )
+            made.replaced(placed).call(fn)
         finally:
             self.forget()
 
     def set_seed(self, seed: int) -> None:
-        """Of the order in which threads and copies go on; not 0."""
+        """Of the order in which threads and copies go on."""
         self.driver.model_set_seed(ctypes.c_uint64(seed))
 
     def place(self, tensor: torch.Tensor, *, writable: bool) -> OnGpu:

@@ -20,13 +20,13 @@ class LaunchConfig(ctypes.Structure):
     )
 
 
-def compiled(text: str, arch: str = "compute_90a") -> bytes:
+def compiled(text: str) -> bytes:
     """PTX."""
     path, include = find_nvrtc()
     nvrtc = ctypes.CDLL(str(path))
     program = ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"kernel.cu", 0, None, None)
-    options = [f"--gpu-architecture={arch}", "-std=c++20", f"-I{include}"]
+    options = ["--gpu-architecture=compute_90a", "-std=c++20", f"-I{include}"]
     given = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     failed = nvrtc.nvrtcCompileProgram(program, len(options), given)
     size = ctypes.c_size_t()

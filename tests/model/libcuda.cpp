@@ -61,8 +61,8 @@ extern "C" {
 // --- For tests -----------------------------------------------------------------------------------
 
 void model_set_capability(int major_minor) { capability = major_minor; }
-// Not 0. Decides about the order in which threads and copies go on.
-void model_set_seed(uint64_t seed) { model::machine().seed = seed; }
+// Decides about the order in which threads and copies go on.
+void model_set_seed(uint64_t seed) { model::machine().seed = 2 * seed + 1; }
 // What kernels may touch from here on, besides what was allowed before.
 void model_allow(const void* from, size_t bytes, int writable) {
   model::allow_global(from, bytes, writable != 0);

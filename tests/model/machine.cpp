@@ -7,6 +7,7 @@ namespace {
 
 constexpr uint32_t kShortTurn = 32, kLongTurn = 4096;  // instructions of a warp, at most
 constexpr int64_t kMostInstructions = 4'000'000'000;
+constexpr uint32_t kMostShared = 228 * 1024;
 constexpr int kQuietRounds = 64;  // after which nothing more will happen
 
 [[noreturn]] void fail_at(const Kernel& kernel, const Warp& warp, const Instruction& instruction,
@@ -44,7 +45,7 @@ void prepare(const Kernel& kernel, const Launch& launch, const unsigned char* pa
              Block* block, const Dim& index) {
   block->index = index;
   block->threads = block->live_threads = static_cast<uint32_t>(launch.block.count());
-  block->shared.assign(kernel.static_shared + launch.dynamic_shared, 0xcd);
+  block->shared.assign(kernel.dynamic_shared() + launch.dynamic_shared, 0xcd);
   block->warps = std::vector<Warp>((block->threads + 31) / 32);
   for (size_t w = 0; w < block->warps.size(); ++w) {
     Warp& warp = block->warps[w];
@@ -63,7 +64,7 @@ void prepare(const Kernel& kernel, const Launch& launch, const unsigned char* pa
             value += reinterpret_cast<uintptr_t>(parameters);
             break;
           case Constant::Kind::dynamic_shared:
-            value = (kernel.static_shared + 15) / 16 * 16;
+            value = kernel.dynamic_shared();
             break;
           case Constant::Kind::special:
             value = special_value(constant.special, launch, *block,
@@ -283,7 +284,10 @@ void Block::arrive(int barrier, uint32_t count, Warp* warp, uint32_t lanes) {
 }
 
 void run(const Kernel& kernel, const Launch& launch, const void* parameters) {
-  if (kernel.static_shared + launch.dynamic_shared > 228 * 1024) throw Error("shared memory");
+  const uint32_t shared = kernel.dynamic_shared() + launch.dynamic_shared;
+  if (shared > kMostShared) {
+    throw Error(kernel.name + ": " + std::to_string(shared) + " bytes of shared memory");
+  }
   const auto* bytes = static_cast<const unsigned char*>(parameters);
   machine().kernel = &kernel, machine().launch = launch, machine().parameters = bytes;
   const Dim clusters{launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y,

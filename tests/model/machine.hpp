@@ -6,6 +6,7 @@
 // beside the threads happen in any later round.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <deque>

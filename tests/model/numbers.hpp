@@ -1,6 +1,7 @@
 // Numbers of few bits, rounded once, to the nearest and to even.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>

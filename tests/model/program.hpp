@@ -77,7 +77,8 @@ struct Kernel {
   std::string name;
   std::vector<Parameter> parameters;
   uint32_t parameter_bytes = 0;
-  uint32_t static_shared = kReservedShared;  // where it ends
+  uint32_t static_shared = kReservedShared;                                   // where it ends
+  uint32_t dynamic_shared() const { return (static_shared + 15) / 16 * 16; }  // where it begins
   uint32_t register_bytes = 0;
   std::vector<Constant> constants;
   std::vector<Instruction> code;

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from test_linear import NMSE, nmse, packed_and_dense
 
 import ac4k
+from ac4k import _gguf_linear_reference as reference
 from ac4k._formats import FORMATS, WEIGHT_FORMATS
 from ac4k.packed_linear import packed_block_shape
 
@@ -75,6 +77,36 @@ def test_weights_of_few_bits_are_exact(device: str, fmt: str, dtype: torch.dtype
     for tokens in (1, 8, 16, 32, 64, columns):
         x = torch.eye(columns, dtype=dtype, device=device)[columns - tokens :]
         assert torch.equal(ac4k.linear(x, w).cpu(), expected[columns - tokens :]), tokens
+
+
+# Where scale and minimum, or their scales, stand in a block.
+SCALES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_k": (0, 2), "q5_k": (0, 2), "q2_k": (80, 82)}
+
+
+@pytest.mark.parametrize("values", [(0, 0.01, -0.017), (0, -0.0, 6e-8, 1e-5, -0.02, 1, 300)])
+@pytest.mark.parametrize("fmt", SCALES)
+def test_scales_of_neighbours_may_be_anything(
+    device: str, fmt: str, values: tuple[float, ...]
+) -> None:
+    """Those of a block may be 0, of another sign, or larger than its neighbour's by powers of ten,
+    and so may one of them beside the other."""
+    generator = np.random.default_rng(5)
+    rows, columns = 77, 1536
+    blocks = columns // FORMATS[fmt].block_values
+    q = generator.integers(0, 256, (rows, blocks, FORMATS[fmt].block_bytes), dtype=np.uint8)
+    for at in SCALES[fmt]:
+        scales = generator.choice(np.array(values, np.float16), (rows, blocks))
+        q[..., at : at + 2] = scales.view(np.uint8).reshape(rows, blocks, 2)
+    dense = reference.dequantize(q, fmt).astype(np.float64)
+    w = ac4k.pack(torch.from_numpy(q), fmt).to(device)
+    for tokens in (1, 8, 16, 32, 64, 300):
+        x = torch.randn(tokens, columns).to(torch.bfloat16)
+        wide = x.double().numpy()
+        result = ac4k.linear(x.to(device), w).double().cpu().numpy()
+        # Weights, their scales and results are rounded to eight bits, by 2^-9 at most each; that
+        # all of it is at its largest and of one sign does not happen among so many.
+        limit = 2**-9 * (np.abs(wide) @ np.abs(dense).T)
+        assert (np.abs(result - wide @ dense.T) <= limit).all(), tokens
 
 
 @pytest.mark.parametrize("fmt", ["q4_0", "q4_1", "q2_k", "q4_k", "q6_k"])
