@@ -219,6 +219,10 @@ int64_t Warp::run(const Kernel& kernel, int64_t most) {
       } else if (instruction.flow == Flow::leave) {
         put(lanes & ~active, place + 1);
         live &= ~active;
+        const auto waits = [](const auto& group) { return !group.empty(); };
+        if (live == 0 && std::any_of(products.begin(), products.end(), waits)) {
+          fail_at(kernel, *this, instruction, "products are still under way");
+        }
         if (active != 0) block->leave(*this, active);
         break;
       } else {

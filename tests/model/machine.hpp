@@ -32,6 +32,23 @@ struct Launch {
   bool cooperative = false;
 };
 
+// Work that goes on beside a thread, in groups; the last of them is open.
+using Groups = std::deque<std::vector<std::function<void()>>>;
+inline void add_to_group(Groups* groups, std::function<void()> work) {
+  if (groups->empty()) groups->emplace_back();
+  groups->back().push_back(std::move(work));
+}
+inline void close_group(Groups* groups) {
+  if (groups->empty()) groups->emplace_back();
+  groups->emplace_back();
+}
+// All but so many, the newest, are done.
+inline void finish_groups(Groups* groups, size_t pending) {
+  for (; groups->size() > pending; groups->pop_front()) {
+    for (const auto& work : groups->front()) work();
+  }
+}
+
 struct Warp {
   Block* block = nullptr;
   int index = 0;
@@ -42,8 +59,9 @@ struct Warp {
   uint32_t blocked = 0;                  // at a barrier of the block
   uint32_t meeting = 0;                  // waits for other lanes of the warp
   uint64_t cluster_generation[32] = {};  // at which a lane arrived at the cluster's barrier
-  // Copies of a lane (cp.async): groups, the last of them open.
-  std::deque<std::vector<std::function<void()>>> copies[32];
+  Groups copies[32];                     // of lanes, cp.async
+  Groups products;                       // of the warpgroup, wgmma
+  bool fenced = false;                   // registers may be what a new group of products reads
 
   template <typename T>
   T read(const Operand& operand, int lane) const {

@@ -260,32 +260,21 @@ Outcome copy_async(Warp& warp, const Instruction& i, uint32_t lanes) {
         place<Space::shared>(warp, warp.address(i.operands[0], lane), bytes, true);
     const unsigned char* source =
         given > 0 ? checked_global(warp.address(i.operands[1], lane), bytes, false) : nullptr;
-    auto& groups = warp.copies[lane];
-    if (groups.empty()) groups.emplace_back();
-    groups.back().emplace_back([=] {
+    add_to_group(&warp.copies[lane], [=] {
       if (given > 0) std::memcpy(target, source, given);
       std::memset(target + given, 0, bytes - given);
     });
   }
   return Outcome::done;
 }
-Outcome close_group(Warp& warp, const Instruction&, uint32_t lanes) {
-  for (uint32_t m = lanes; m != 0; m &= m - 1) {
-    auto& groups = warp.copies[std::countr_zero(m)];
-    if (groups.empty()) groups.emplace_back();
-    groups.emplace_back();  // the next one
-  }
+Outcome close_copies(Warp& warp, const Instruction&, uint32_t lanes) {
+  for (uint32_t m = lanes; m != 0; m &= m - 1) close_group(&warp.copies[std::countr_zero(m)]);
   return Outcome::done;
 }
-Outcome wait_groups(Warp& warp, const Instruction& i, uint32_t lanes) {
+Outcome wait_for_copies(Warp& warp, const Instruction& i, uint32_t lanes) {
   for (uint32_t m = lanes; m != 0; m &= m - 1) {
     const int lane = std::countr_zero(m);
-    const auto pending = warp.read<uint32_t>(i.operands[0], lane);
-    auto& groups = warp.copies[lane];
-    while (groups.size() > pending + 1) {
-      for (const auto& copy : groups.front()) copy();
-      groups.pop_front();
-    }
+    finish_groups(&warp.copies[lane], warp.read<uint32_t>(i.operands[0], lane) + 1);
   }
   return Outcome::done;
 }
@@ -377,8 +366,8 @@ bool resolve_memory(Instruction* instruction, const std::string& name) {
        copy_bytes},
       {"cp.async.ca.shared.global", copy_async},
       {"cp.async.cg.shared.global", copy_async},
-      {"cp.async.commit_group", close_group},
-      {"cp.async.wait_group", wait_groups},
+      {"cp.async.commit_group", close_copies},
+      {"cp.async.wait_group", wait_for_copies},
       {"mapa.shared::cluster.u32", map_address},
       {"fence.mbarrier_init.release.cluster", nothing},
       {"griddepcontrol.wait", nothing},

@@ -194,6 +194,51 @@ def test_a_missing_barrier_shows(gpu: Gpu, sync: str) -> None:
     assert all(right) == bool(sync)
 
 
+PRODUCT = """__shared__ __align__(1024) unsigned short b[8 * 64];
+for (int i = threadIdx.x; i < 8 * 64; i += 128) b[i] = 0x3f80;
+__syncthreads();
+const unsigned long long matrix =
+    1ull << 62 | 64ull << 32 | (unsigned)__cvta_generic_to_shared(b) >> 4;
+float s[4] = {{1, 1, 1, 1}};
+asm volatile("{fence}" ::: "memory");
+asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{%0, %1, %2, %3}},"
+             " {{%4, %4, %4, %4}}, %5, 1, 1, 1, 0; wgmma.commit_group.sync.aligned;"
+             : "+f"(s[0]), "+f"(s[1]), "+f"(s[2]), "+f"(s[3]) : "r"(0x3f803f80), "l"(matrix));
+{before}
+x[threadIdx.x] = s[0] + s[1] + s[2] + s[3];
+{after}"""
+FENCE = "wgmma.fence.sync.aligned;"
+WAIT = 'asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");'
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_products_of_warpgroups_take_time(gpu: Gpu, waits: bool) -> None:
+    at = {"before": WAIT, "after": ""} if waits else {"before": "", "after": WAIT}
+    kernel = kernel_of(gpu, PRODUCT.format(fence=FENCE, **at), "float* x")
+    right = []
+    for seed in range(1, 17):
+        gpu.set_seed(seed)
+        x = torch.empty(128)
+        kernel(1, 128, x, writes=[x])
+        right.append(bool((x == 4 * 17).all()))
+    assert all(right) == waits
+
+
+@pytest.mark.parametrize(
+    ("fence", "wait", "message"),
+    [("", WAIT, "before wgmma.fence"), (FENCE, "", "still under way")],
+)
+def test_products_of_warpgroups_are_fenced_and_awaited(
+    gpu: Gpu, fence: str, wait: str, message: str
+) -> None:
+    gpu.set_seed(2)
+    kernel = kernel_of(gpu, PRODUCT.format(fence=fence, before=wait, after=""), "float* x")
+    x = torch.empty(128)
+    with pytest.raises(RuntimeError, match=message):
+        for _ in range(8):  # products may end at once
+            kernel(1, 128, x, writes=[x])
+
+
 BARRIER = """__shared__ unsigned long long barrier;
 const unsigned at = (unsigned)__cvta_generic_to_shared(&barrier);
 """

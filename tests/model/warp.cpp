@@ -180,13 +180,10 @@ Outcome product(Warp& warp, const Instruction& i, uint32_t) {
 // A warp's 16 rows of a product of a warpgroup: `a` in registers, `b` in shared memory, rows of 64
 // columns of K swizzled by 128 bytes. count: columns.
 template <typename T>
-Outcome warpgroup_product(Warp& warp, const Instruction& i, uint32_t) {
+void multiply_as_warpgroup(Warp& warp, const Instruction& i, uint64_t descriptor, bool adds) {
   const auto columns = static_cast<size_t>(i.count), sums = columns / 2;
-  const auto descriptor = warp.read<uint64_t>(i.operands[sums + 4], 0);
-  if (descriptor >> 62 != 1) throw Error("a matrix that is not swizzled by 128 bytes");
   const int64_t start = static_cast<int64_t>(descriptor & 0x3fff) << 4;
   const int64_t stride = static_cast<int64_t>(descriptor >> 32 & 0x3fff) << 4;
-  const bool adds = warp.read<uint32_t>(i.operands[sums + 5], 0) != 0;
   float a[16][16];
   for (int lane = 0; lane < 32; ++lane) {
     for (int n = 0; n < 4; ++n) {
@@ -219,6 +216,33 @@ Outcome warpgroup_product(Warp& warp, const Instruction& i, uint32_t) {
       warp.write(operand, lane, static_cast<float>(sum));
     }
   }
+}
+// It happens when it is asked for, or as late as it may: where registers or shared memory change
+// too early, or sums are read, one of the two gives something else.
+template <typename T>
+Outcome warpgroup_product(Warp& warp, const Instruction& i, uint32_t) {
+  const auto sums = static_cast<size_t>(i.count) / 2;
+  const auto descriptor = warp.read<uint64_t>(i.operands[sums + 4], 0);
+  if (descriptor >> 62 != 1) throw Error("a matrix that is not swizzled by 128 bytes");
+  if (!warp.fenced) throw Error("a product before wgmma.fence");
+  const bool adds = warp.read<uint32_t>(i.operands[sums + 5], 0) != 0;
+  add_to_group(&warp.products, [&warp, &i, descriptor, adds] {
+    multiply_as_warpgroup<T>(warp, i, descriptor, adds);
+  });
+  if (machine().random(2) == 0) finish_groups(&warp.products, 0);
+  return Outcome::done;
+}
+Outcome fence_registers(Warp& warp, const Instruction&, uint32_t) {
+  warp.fenced = true;
+  return Outcome::done;
+}
+Outcome close_products(Warp& warp, const Instruction&, uint32_t) {
+  warp.fenced = false;
+  close_group(&warp.products);
+  return Outcome::done;
+}
+Outcome wait_for_products(Warp& warp, const Instruction& i, uint32_t) {
+  finish_groups(&warp.products, warp.read<uint32_t>(i.operands[0], 0) + 1);
   return Outcome::done;
 }
 
@@ -244,9 +268,9 @@ bool resolve_warp(Instruction* instruction, const std::string& name) {
       {"barrier.cluster.wait.acquire", {cluster_wait, Together::any}},
       {"setmaxnreg.inc.sync.aligned.u32", {nothing}},
       {"setmaxnreg.dec.sync.aligned.u32", {nothing}},
-      {"wgmma.fence.sync.aligned", {nothing}},
-      {"wgmma.commit_group.sync.aligned", {nothing}},
-      {"wgmma.wait_group.sync.aligned", {nothing}},
+      {"wgmma.fence.sync.aligned", {fence_registers}},
+      {"wgmma.commit_group.sync.aligned", {close_products}},
+      {"wgmma.wait_group.sync.aligned", {wait_for_products}},
       {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", {load_matrices}},
       {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", {product<Half, Half, 2, float>}},
       {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", {product<Bfloat, Bfloat, 2, float>}},
