@@ -38,17 +38,20 @@ int64_t most_few_tokens_for_tiles(WeightFormat format) {
 }
 
 // Up to this many tokens integer products are faster than widened weights; measured. Integers take
-// four tokens at a time, widened weights 16: three fours cost less than one sixteen (with tiles two
-// fours and a two, f16 and f32 being split for them).
+// four tokens at a time, widened weights 16, and products of float32 take longest. The integers of
+// q2_k and q3_k are the cheapest.
 int64_t most_few_tokens(DType type, WeightFormat format) {
-  switch (active_isa()) {
-    case Isa::generic:
-      return 1;
-    case Isa::amx:
-      return type == DType::bf16 ? most_few_tokens_for_tiles(format) : 10;
-    default:
-      return 12;
+  if (active_isa() == Isa::generic) return 4;
+  const bool cheap = format == WeightFormat::q2_k || format == WeightFormat::q3_k;
+  switch (panel_kernels(type == DType::bf16 ? kBF16 : kF32).kind) {
+    case PieceKind::bf16:
+      return active_isa() == Isa::amx ? most_few_tokens_for_tiles(format) : cheap ? 12 : 10;
+    case PieceKind::split_bf16:
+      return 10;
+    case PieceKind::f32:
+      break;
   }
+  return 24;
 }
 
 Status no_memory(const LinearProblem& problem, int64_t bytes) {

@@ -156,21 +156,22 @@ AC4K_INLINE void multiply_rows(int64_t columns, const uint8_t* weights, const ui
   }
 }
 
-// kRows x up to kPanels x 16 sums are in registers.
+// The first kPanels of a product, kRows at a time: so many sums are in registers.
 template <class V, int kRows, int kPanels>
-void multiply_f32(const PanelProduct& p) {
+void multiply_groups(const PanelProduct& p) {
   for (int64_t row = 0; row < 16 * p.groups; row += kRows) {
     const uint8_t* w = p.weights + row / 16 * p.group_stride + row % 16 * kPieceRowBytes;
-    float* to = p.sums + row * p.ldc;
-    if (p.panels == kPanels) {
-      multiply_rows<V, kRows, kPanels>(p.columns, w, p.activations, p.panel_stride, to, p.ldc,
-                                       p.accumulate);
-      continue;
-    }
-    for (int panel = 0; panel < p.panels; ++panel) {
-      multiply_rows<V, kRows, 1>(p.columns, w, p.activations + panel * p.panel_stride, 0,
-                                 to + panel * 16, p.ldc, p.accumulate);
-    }
+    multiply_rows<V, kRows, kPanels>(p.columns, w, p.activations, p.panel_stride,
+                                     p.sums + row * p.ldc, p.ldc, p.accumulate);
+  }
+}
+// With fewer panels than kPanels more rows keep as many sums under way.
+template <class V, int kRows, int kPanels>
+void multiply_f32(const PanelProduct& p) {
+  static_assert(kPanels == 1 || kPanels == 3);
+  if (p.panels == kPanels) return multiply_groups<V, kRows, kPanels>(p);
+  if constexpr (kPanels == 3) {
+    return p.panels == 2 ? multiply_groups<V, kRows, 2>(p) : multiply_groups<V, 16, 1>(p);
   }
 }
 
