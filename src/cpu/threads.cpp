@@ -1,5 +1,7 @@
 #include "cpu/threads.hpp"
 
+#include <pthread.h>
+
 #include <atomic>
 
 #include "cpu/kernels.hpp"
@@ -10,7 +12,17 @@ namespace {
 constexpr int kMaxThreads = 1024;
 std::atomic<int> requested_threads{0};
 
+// OpenMP's threads are not there in a child of fork, and waiting for them would never end.
+std::atomic<bool> had_threads{false}, lost_threads{false};
+const int watches_forks = pthread_atfork(nullptr, nullptr, [] {
+  if (had_threads.load(std::memory_order_relaxed)) lost_threads.store(true);
+});
+
 }  // namespace
+
+void note_threads() {
+  if (!had_threads.load(std::memory_order_relaxed)) had_threads.store(true);
+}
 
 int num_threads() {
   const int requested = requested_threads.load(std::memory_order_relaxed);
@@ -27,7 +39,9 @@ Status set_num_threads(int count) {
 }
 
 int threads_for(double work, double grain) {
-  if (work < 2 * grain || omp_in_parallel()) return 1;
+  if (work < 2 * grain || omp_in_parallel() || lost_threads.load(std::memory_order_relaxed)) {
+    return 1;
+  }
   const int available = num_threads();
   const double deserved = work / grain;
   return deserved < available ? static_cast<int>(deserved) : available;

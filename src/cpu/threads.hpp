@@ -11,6 +11,9 @@ namespace ac4k::cpu {
 // else's parallel region: one.
 int threads_for(double work, double grain);
 
+// Of this process from now on; a child forked after it cannot have any.
+void note_threads();
+
 // Runs body(thread) on `count` threads, the caller among them.
 template <class Body>
 void run_threads(int count, const Body& body) {
@@ -18,6 +21,7 @@ void run_threads(int count, const Body& body) {
     body(0);
     return;
   }
+  note_threads();
 #pragma omp parallel num_threads(count)
   body(omp_get_thread_num());
 }
