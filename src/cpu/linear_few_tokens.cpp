@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "cpu/linear_plan.hpp"
+#include "cpu/outliers.hpp"
 #include "cpu/threads.hpp"
 
 namespace ac4k::cpu {
@@ -20,7 +20,12 @@ int64_t padded_tokens(const LinearProblem& p) {
   return p.args.num_tokens + (rest == 3 ? 1 : 0);
 }
 
-bool prepare(const LinearProblem& p, const DecodeKernels& kernel, ActivationGroup* groups) {
+int64_t groups_bytes(const LinearProblem& p) {
+  return padded_tokens(p) * num_groups(p) * static_cast<int64_t>(sizeof(ActivationGroup));
+}
+
+bool prepare(const LinearProblem& p, const DecodeKernels& kernel, ActivationGroup* groups,
+             Outliers* outliers) {
   const int64_t per_token = num_groups(p), count = p.args.num_tokens * per_token;
   const auto widen = kernels().few_rows[p.element]->widen;
   const int threads = static_cast<int>(
@@ -34,6 +39,7 @@ bool prepare(const LinearProblem& p, const DecodeKernels& kernel, ActivationGrou
       const int64_t columns = std::min<int64_t>(kGroupColumns, p.args.K - column);
       widen(p.x(token, column), 1, columns, x);
       std::fill(x + columns, x + kGroupColumns, 0.0f);
+      outliers->take(token, column, x);
       if (!kernel.prepare(x, p.args.format, groups + i)) {
         finite.store(false, std::memory_order_relaxed);
       }
@@ -47,12 +53,17 @@ bool prepare(const LinearProblem& p, const DecodeKernels& kernel, ActivationGrou
 
 // `end`: of the tiles that this thread multiplies from here on.
 void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t tile, int64_t end,
-                   const ActivationGroup* groups) {
+                   const ActivationGroup* groups, const Outliers& outliers) {
   const int64_t row = tile * kPackedRows, rows = std::min<int64_t>(kPackedRows, p.args.N - row);
   alignas(64) float sums[kMaxDecodeTokens * kPackedRows];
+  alignas(64) float besides[kPackedRows * kPieceRows];
   float bias[kPackedRows];
   load_bias(p, row, rows, bias);
+  static_assert(kPieceRows % kMaxDecodeTokens == 0);
   for (int64_t token = 0; token < p.args.num_tokens;) {
+    if (!outliers.none() && token % kPieceRows == 0) {
+      outliers.multiply(tile, token / kPieceRows, besides);
+    }
     const int64_t left = p.args.num_tokens - token;
     const int size = left >= 3 ? 2 : left == 2 ? 1 : 0;
     kernel.decode[static_cast<int>(p.args.format)][size](
@@ -64,7 +75,12 @@ void multiply_tile(const LinearProblem& p, const DecodeKernels& kernel, int64_t 
          .sums = sums});
     const int64_t count = std::min<int64_t>(left, int64_t{1} << size);
     for (int64_t t = 0; t < count; ++t) {
-      write_run(p, token + t, row, rows, bias, sums + t * kPackedRows);
+      float* of_token = sums + t * kPackedRows;
+      if (!outliers.none()) {
+        const float* its = besides + (token + t) % kPieceRows;
+        for (int r = 0; r < kPackedRows; ++r) of_token[r] += its[r * kPieceRows];
+      }
+      write_run(p, token + t, row, rows, bias, of_token);
     }
     token += count;
   }
@@ -136,15 +152,15 @@ class TileShares {
 
 }  // namespace
 
-int64_t few_tokens_bytes(const LinearProblem& p) {
-  return padded_tokens(p) * num_groups(p) * static_cast<int64_t>(sizeof(ActivationGroup)) + 64;
-}
+int64_t few_tokens_bytes(const LinearProblem& p) { return groups_bytes(p) + Outliers::bytes(p); }
 
 Status linear_few_tokens(const LinearProblem& p, char* memory, bool* done) {
   const DecodeKernels& kernel = decode_kernels(p.args.format);
   auto* groups = reinterpret_cast<ActivationGroup*>(memory);
-  *done = prepare(p, kernel, groups);
+  Outliers outliers(p, memory + groups_bytes(p));
+  *done = prepare(p, kernel, groups, &outliers);
   if (!*done) return AC4K_OK;
+  outliers.arrange();
   const int64_t tiles = p.num_tiles();
   const double bytes = static_cast<double>(tiles) * static_cast<double>(p.tile_bytes());
   const int threads =
@@ -152,7 +168,7 @@ Status linear_few_tokens(const LinearProblem& p, char* memory, bool* done) {
   TileShares shares(tiles, threads);
   run_threads(threads, [&](int thread) {
     for (int64_t tile, end; shares.take(thread, &tile, &end);) {
-      multiply_tile(p, kernel, tile, end, groups);
+      multiply_tile(p, kernel, tile, end, groups, outliers);
     }
   });
   return AC4K_OK;

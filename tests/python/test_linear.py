@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -147,14 +149,27 @@ def test_zeros_tiny_and_huge_activations(level: str) -> None:
     w, dense = packed_and_dense("q4_0", 64, 512)
     for tokens in (1, 12):
         assert not ac4k.linear(torch.zeros(tokens, 512), w).any()
-        for scale in (1e-25, 1e30):
+        for scale in (1e-36, 1e-25, 1e30):
             x = torch.randn(tokens, 512) * scale
             assert nmse(ac4k.linear(x, w), x.double().numpy() @ dense.T) < 1e-8
-        x = torch.randn(tokens, 512)
-        # One step of 16 bits is 2 / 65278 of the outlier, in each of its group's 256 columns.
-        x[:, 17] = 1e4
-        limit = 256 * (2 / 65278) ** 2 / 12 * 1.5
-        assert nmse(ac4k.linear(x, w), x.double().numpy() @ dense.T) < limit
+
+
+@pytest.mark.parametrize("fmt", ["q8_0", "q4_k"])
+@pytest.mark.parametrize("tokens", [1, 7, 24])
+def test_outliers_take_no_digits_from_others(level: str, fmt: str, tokens: int) -> None:
+    """Not even where all that they meet are zeros; so of numbers below others' last digits."""
+    columns = 1024 if fmt == "q4_k" else 1088
+    weight = torch.randn(67, columns)
+    weight[:, [5, 300, 1023]] = 0
+    q = ac4k.quantize(weight, fmt)
+    w, dense = ac4k.pack(q, fmt), reference.dequantize(q.numpy(), fmt)
+    for outlier in (40, 3e3, 1e9, 1e30):
+        x = torch.randn(tokens, columns)
+        x[0, 5] = x[-1, 300] = x[-1, 1023] = outlier
+        x[0, 512:768] *= 1e-34
+        result, expected = ac4k.linear(x, w), x.double().numpy() @ dense.T
+        for token in (0, tokens // 2, tokens - 1):
+            assert nmse(result[token], expected[token]) < 5e-7
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 200])
@@ -228,3 +243,20 @@ def test_refusals() -> None:
 def test_configs_of_what_is_not_there(arguments: tuple[Any, ...], text: str) -> None:
     with pytest.raises(ValueError, match=f"quant_linear_configs: argument {text}"):
         ac4k.quant_linear_configs(*arguments)
+
+
+def test_a_forked_child_multiplies() -> None:
+    """Although the threads of its parent are not there."""
+    code = """
+import os, torch, ac4k
+ac4k.set_num_threads(2)
+w = ac4k.pack(ac4k.quantize(torch.randn(1024, 1024), "q4_0"), "q4_0")
+x = torch.ones(64, 1024)
+expected = ac4k.linear(x, w).tolist()
+child = os.fork()
+if child == 0:
+    os._exit(0 if ac4k.linear(x, w).tolist() == expected else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], timeout=60, check=False)
+    assert done.returncode == 0

@@ -29,8 +29,6 @@ template <class Q>
 constexpr float kSumFactors[][2] = {AC4K_FORMAT_POLICIES(AC4K_SUM_FACTOR)};
 #undef AC4K_SUM_FACTOR
 
-constexpr float kSmallestActivation = 0x1p-100f;  // that keeps its digits
-
 // 256 numbers in steps of the result; 0 when one of them is not finite.
 inline float to_fixed_point(const float* x, int16_t (&fixed)[kGroupColumns]) {
   constexpr float kLargest = 32639;  // 127 * 256 + 127: high and low bytes both fit

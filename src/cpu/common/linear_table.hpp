@@ -16,6 +16,8 @@ namespace ac4k::cpu {
 
 inline constexpr int kGroupColumns = 256;
 inline constexpr int kMaxDecodeTokens = 4;  // at a time
+// The least that the largest of 256 has to be for all to keep their digits.
+inline constexpr float kSmallestActivation = 0x1p-100f;
 
 // 256 columns of one token, in the order of the codes of a quad.
 struct alignas(64) ActivationGroup {
