@@ -1,4 +1,5 @@
-"""The device tests of `linear` (tests/python/test_linear_device.py) on the model."""
+"""The device tests of `linear` (tests/python/test_linear_device.py) and of W4A16's accuracy on the
+model."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 import test_linear_device
+import test_w4a16_accuracy
 import torch
 from gpu import Gpu
 from test_linear_device import (  # collected here once more
@@ -16,8 +18,10 @@ from test_linear_device import (  # collected here once more
     test_tokens_do_not_meet,  # noqa: F401
     test_weights_of_few_bits_are_exact,  # noqa: F401
 )
+from test_w4a16_accuracy import test_not_worse_than_16_bit_weights  # noqa: F401
 
 import ac4k
+from ac4k.w4a16 import split_packed, w4_of
 
 
 @pytest.fixture
@@ -43,3 +47,19 @@ def linear_on_the_model(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
         return out
 
     monkeypatch.setattr(test_linear_device, "ac4k", SimpleNamespace(linear=linear, pack=ac4k.pack))
+
+
+@pytest.fixture(autouse=True)
+def w4a16_on_the_model(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    def multiply(device: str, x: torch.Tensor, packed: ac4k.QuantTensor) -> torch.Tensor:
+        fmt = w4_of("", packed)
+        rows, _ = packed.shape
+        tensors = (x, split_packed(packed, fmt)[0], torch.full((len(x), rows), torch.nan).to(x))
+        try:
+            placed = [gpu.place(each, writable=each is tensors[2]) for each in tensors]
+            ac4k.w4a16_gemm(*placed[:2], N=rows, layout=fmt.layout, out=placed[2])
+        finally:
+            gpu.forget()
+        return tensors[2]
+
+    monkeypatch.setattr(test_w4a16_accuracy, "multiply", multiply)

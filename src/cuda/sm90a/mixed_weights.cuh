@@ -92,6 +92,9 @@ template <typename Format, typename T>
 inline constexpr bool kFromTiny =
     is_same<T, __nv_bfloat16> && Format::Planes::kTiny && !kExactWeights<Format, T>;
 
+template <typename Format>
+inline constexpr bool kScalesInT = requires { Format::kScalesInT; };
+
 // Without offsets scales make up for what codes are too small by, all but 2^kTinyRest: a scale has
 // to be a bfloat16. Sums of products are multiplied by it in the end.
 template <typename Format>
@@ -101,7 +104,8 @@ template <typename Format>
 inline constexpr int kTinyRest<Format> = Format::kTinyRest;
 template <typename Format, typename T>
 inline constexpr float kSumFactor =
-    kFromTiny<Format, T> && !Format::kHasOffsets ? 1ull << kTinyRest<Format> : 1;
+    kFromTiny<Format, T> && (kScalesInT<Format> || !Format::kHasOffsets) ? 1ull << kTinyRest<Format>
+                                                                         : 1;
 template <typename Format, typename T>
   requires kExactWeights<Format, T>
 inline constexpr float kSumFactor<Format, T> = Format::template ExactFactors<T>::kSumFactor;
@@ -176,8 +180,6 @@ class TinyFactors {
 // How the weights of a format are made: exactly (kExactWeights), with scales of type T as they are
 // (kScalesInT), with factors that four lanes make together for a block (kSharedByLanes) or for a
 // sub-block (kMadeByLanes), or with factors that each thread makes.
-template <typename Format>
-inline constexpr bool kScalesInT = requires { Format::kScalesInT; };
 // One scale a row for a whole block, which its sums may get: integers are multiplied then.
 template <typename Format>
 inline constexpr bool kScalesSums = false;

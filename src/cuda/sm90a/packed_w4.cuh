@@ -54,18 +54,20 @@ struct W4 {
   static constexpr int kBytes = Planes::kBytes + 32 * 4 * kQuadWords;
   // weight = scale * integer + offset, where offset = -scale * zero is exact in float.
   using Scales = GroupScales<kGroups, kZeros>;
-  // weight = scale * (integer - zero) in T, an instruction or two for two weights. What float would
-  // round to as well, the difference being exact for zero points that are integers.
+  // weight = scale * (integer - zero) in T, an instruction or two for two weights, and what float
+  // would round to: a zero point's integer is taken away exactly, its fraction comes in with the
+  // one rounding.
   static constexpr bool kScalesInT = true;
   // Or integers are multiplied, and their scale comes in with the sums of a block.
   static constexpr bool kScalesSums = is_same<T, __half> && kGroupColumns == 128 && !kZeros;
   static constexpr bool kTiny = is_same<T, __nv_bfloat16>;
-  static constexpr int kTinyRest = 48;  // scales are below 2^42
-  struct WholePairs {                   // each number twice
+  static constexpr int kTinyRest = kZeros ? 6 : 48;  // without zero points scales are below 2^42
+  struct WholePairs {                                // each number twice
     uint32_t scale[2][kRowEntries], zero[2][kZeros ? kRowEntries : 1];
+    uint32_t rest[2][kZeros ? kRowEntries : 1];
   };
   struct TinyPairs {  // as in the header; scale and zero point as the codes want them
-    uint32_t words[kQuadWords], addends[kZeros ? 1 : kQuadWords];
+    uint32_t words[kQuadWords], addends[kQuadWords], scales[kZeros ? kQuadWords : 1];
   };
   using Pairs = typename Either<kTiny, TinyPairs, WholePairs>::type;
   // Scales of row r, then of row r + 8; with zero points, each with its own behind it.
@@ -139,8 +141,15 @@ struct W4 {
       for (int g = 0; g < kRowEntries; ++g) {
         const int entry = row * kRowEntries + g;
         if constexpr (kZeros) {
-          pairs.scale[row][g] = __byte_perm(header.words[entry], 0, kLow);
-          pairs.zero[row][g] = __byte_perm(header.words[entry], 0, kHigh);
+          // Large enough for sums with it to be integers.
+          constexpr uint32_t kRound = 0x66006600u;  // 1536
+          const auto as_pair = [](uint32_t bits) { return *reinterpret_cast<__half2*>(&bits); };
+          const uint32_t scale = __byte_perm(header.words[entry], 0, kLow);
+          const __half2 zero = as_pair(__byte_perm(header.words[entry], 0, kHigh));
+          const __half2 whole = __hsub2(__hadd2(zero, as_pair(kRound)), as_pair(kRound));
+          pairs.scale[row][g] = scale;
+          pairs.zero[row][g] = bits_of(whole);
+          pairs.rest[row][g] = bits_of(__hmul2(__hsub2(whole, zero), as_pair(scale)));
         } else {
           pairs.scale[row][g] = __byte_perm(header.words[entry / 2], 0, entry % 2 ? kHigh : kLow);
         }
@@ -156,23 +165,33 @@ struct W4 {
     const auto as_pair = [](const uint32_t& bits) { return *reinterpret_cast<const Pair*>(&bits); };
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      Pair value = as_pair(a[i]);
-      if constexpr (kZeros) value = __hsub2(value, as_pair(pairs.zero[i % 2][kEntry]));
-      value = __hmul2(value, as_pair(pairs.scale[i % 2][kEntry]));
-      a[i] = bits_of(value);
+      const Pair value = as_pair(a[i]), scale = as_pair(pairs.scale[i % 2][kEntry]);
+      if constexpr (kZeros) {
+        const Pair code = __hsub2(value, as_pair(pairs.zero[i % 2][kEntry]));
+        a[i] = bits_of(__hfma2(code, scale, as_pair(pairs.rest[i % 2][kEntry])));
+      } else {
+        a[i] = bits_of(__hmul2(value, scale));
+      }
     }
   }
 
-  // bfloat16, with codes as tiny numbers (packed_planes.cuh). Without zero points one rounding of
-  // scale * code + addend does it; with them, code - zero is made first, in units of 2^-6.
+  // bfloat16, with codes as tiny numbers (packed_planes.cuh). One rounding of scale * code + addend
+  // does it; with zero points, their integers are first taken away from codes, in units of 2^-6.
   static constexpr int kUnit = -6;
   static __device__ __forceinline__ TinyPairs tiny_pairs(const Header& header) {
     TinyPairs pairs;
     if constexpr (kZeros) {
-      constexpr uint32_t kFactors = 0x80000000u | kPowerOfTwo<kUnit> << 16 | kPowerOfTwo<-kUnit>;
+      const auto round = twice<__nv_bfloat16, 0>(0x4040);  // 3: sums with it are whole units
 #pragma unroll
       for (int w = 0; w < kQuadWords; ++w) {
-        pairs.words[w] = bits_of(__hmul2(bfloat_pair(header.words[w]), bfloat_pair(kFactors)));
+        const auto scale = twice<__nv_bfloat16, 0>(header.words[w]);
+        const auto zero = twice<__nv_bfloat16, 1>(header.words[w]);
+        const auto rounded = __hfma2(zero, powers_of_two<kUnit>(), round);
+        const auto rest =
+            __hfma2(zero, minus_powers_of_two<kUnit, kUnit>(), __hsub2(rounded, round));
+        pairs.words[w] = bits_of(__hsub2(round, rounded));
+        pairs.scales[w] = bits_of(scale);
+        pairs.addends[w] = bits_of(__hmul2(rest, scale));
       }
     } else {
       tiny_word<0>(header, pairs);
@@ -200,10 +219,10 @@ struct W4 {
     Planes::template tiny_parts<kStep, i>(codes, low, high);
     if constexpr (kZeros) {
       constexpr int kExponent = kUnit - kTinyExponent - Planes::template kTinyPlace<i>;
-      const uint32_t both = pairs.words[kEntry];
       const __nv_bfloat162 code =
-          __hfma2(bfloat_pair(low), powers_of_two<kExponent>(), twice<__nv_bfloat16, 1>(both));
-      return bits_of(__hmul2(code, twice<__nv_bfloat16, 0>(both)));
+          __hfma2(bfloat_pair(low), powers_of_two<kExponent>(), bfloat_pair(pairs.words[kEntry]));
+      return bits_of(
+          __hfma2(code, bfloat_pair(pairs.scales[kEntry]), bfloat_pair(pairs.addends[kEntry])));
     } else {
       return bits_of(__hfma2(bfloat_pair(low),
                              twice<__nv_bfloat16, kEntry % 2>(pairs.words[kEntry / 2]),
