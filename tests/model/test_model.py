@@ -234,9 +234,13 @@ def test_products_of_warpgroups_are_fenced_and_awaited(
     gpu.set_seed(2)
     kernel = kernel_of(gpu, PRODUCT.format(fence=fence, before=wait, after=""), "float* x")
     x = torch.empty(128)
-    with pytest.raises(RuntimeError, match=message):
+
+    def multiply_often() -> None:
         for _ in range(8):  # products may end at once
             kernel(1, 128, x, writes=[x])
+
+    with pytest.raises(RuntimeError, match=message):
+        multiply_often()
 
 
 BARRIER = """__shared__ unsigned long long barrier;
