@@ -1,7 +1,8 @@
 """Tables, notes and progress bars of the command line.
 
 `rich` draws them when it is installed; plain text of the same content otherwise, so that a bare
-machine still gets readable output. Results go to stdout, everything else to stderr.
+machine still gets readable output. Results go to stdout, everything else to stderr. Nothing in a
+text is obeyed, neither by rich nor by the terminal: names come from files.
 """
 
 from __future__ import annotations
@@ -38,8 +39,23 @@ def _rich_console(*, stderr: bool = False) -> Any | None:
     )
 
 
+def printable(text: str, keep: str = "") -> str:
+    r"""`text` with what a terminal would obey spelled out.
+
+    >>> printable("a\x1b[31m")
+    'a\\x1b[31m'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def _printable_lines(text: str) -> str:
+    return printable(text, keep="\n\t")
+
+
 def text_of(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else cell[0]
+    return printable(cell if isinstance(cell, str) else cell[0])
 
 
 def _plain_table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
@@ -89,13 +105,13 @@ def print_table(
         table.add_column(
             column.title,
             # The first column names the row: it is never cut short.
-            min_width=max((len(str(row[0])) for row in rows), default=0) if number == 0 else None,
+            min_width=max((len(text_of(r[0])) for r in rows), default=0) if number == 0 else None,
             justify="right" if column.right else "left",
             style=column.style or None,
             no_wrap=True,
         )
     for number, row in enumerate(rows):
-        cells = [Text(c) if isinstance(c, str) else Text(c[0], style=c[1]) for c in row]
+        cells = [Text(text_of(c), style="" if isinstance(c, str) else c[1]) for c in row]
         table.add_row(*cells, end_section=number in sections)
     console.print(table)
     if caption:
@@ -106,6 +122,8 @@ def print_table(
 def print_pairs(pairs: Sequence[tuple[str, str]], *, title: str = "") -> None:
     """Prints aligned `name  value` lines."""
     console = _rich_console()
+    title = printable(title)
+    pairs = [(printable(name), printable(value)) for name, value in pairs]
     width = max((len(name) for name, _ in pairs), default=0)
     if console is None:
         if title:
@@ -125,6 +143,7 @@ def print_pairs(pairs: Sequence[tuple[str, str]], *, title: str = "") -> None:
 def say(text: str, *, style: str = "") -> None:
     """One line of results on stdout."""
     console = _rich_console()
+    text = _printable_lines(text)
     if console is None:
         print(text)
     else:
@@ -135,7 +154,7 @@ def say(text: str, *, style: str = "") -> None:
 
 def note(text: str) -> None:
     """One line that is not a result, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(_printable_lines(text), file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -155,7 +174,7 @@ def progress(description: str, total: int) -> Iterator[Callable[[str], None]]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[step]}", style="dim"),
+        TextColumn("{task.fields[step]}", style="dim", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total, step="")
@@ -163,7 +182,7 @@ def progress(description: str, total: int) -> Iterator[Callable[[str], None]]:
 
         def step(text: str) -> None:
             nonlocal started
-            bar.update(task, completed=started, step=text)
+            bar.update(task, completed=started, step=printable(text))
             started += 1
 
         yield step

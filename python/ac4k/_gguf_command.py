@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from . import gguf
-from ._console import Column, note, print_pairs, print_table, progress, say
+from ._console import Column, note, print_pairs, print_table, printable, progress, say
 from ._formats import FORMATS
 from ._gguf_types import PLAIN_TYPES
 from ._gguf_verify import block_bytes_of, find_bad_blocks
@@ -103,11 +103,11 @@ def _print_file(file: gguf.File) -> None:
             ("tensors", f"{len(infos)}, {count:,} values"),
             ("formats", ", ".join(f"{n} × {name}" for name, n in formats.most_common()) or "none"),
         ],
-        title=_printable(file.path),
+        title=file.path,
     )
     types = file.metadata_types
     rows = [
-        (_printable(key), _type_text(types[key], value), _value_text(value))
+        (key, _type_text(types[key], value), _value_text(value))
         for key, value in file.metadata.items()
     ]
     if rows:
@@ -115,7 +115,7 @@ def _print_file(file: gguf.File) -> None:
     columns = [Column("tensor"), Column("format"), Column("shape"), Column("size", right=True)]
     if infos:
         table = [
-            (_printable(i.name), i.format, " × ".join(map(str, i.shape)) or "one", _size(i.nbytes))
+            (i.name, i.format, " × ".join(map(str, i.shape)) or "one", _size(i.nbytes))
             for i in infos
         ]
         print_table("Tensors", columns, table)
@@ -128,19 +128,15 @@ def _type_text(kind: Any, value: Any) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """On one line, not too long, and nothing in it that a terminal would obey."""
+    """On one line, not too long."""
     if isinstance(value, list):
         parts = [
             _value_text(v) if not isinstance(v, list) else f"[{_value_text(v)}]" for v in value[:8]
         ]
         text = ", ".join([*parts, "..."] if len(value) > 8 else parts)
     else:
-        text = f"{value:.9g}" if isinstance(value, float) else _printable(str(value))
+        text = f"{value:.9g}" if isinstance(value, float) else printable(str(value))
     return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 3] + "..."
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _size(count: int) -> str:
@@ -181,7 +177,7 @@ def _verify(options: argparse.Namespace) -> int:
             f"that are infinite or not a number, the first is number {found.first}"
         )
     if not bad:
-        say(f"{_printable(options.file)}: {num_tensors} tensors, {_size(num_bytes)}: all finite")
+        say(f"{options.file}: {num_tensors} tensors, {_size(num_bytes)}: all finite")
     return int(bool(bad))
 
 
@@ -210,7 +206,7 @@ def _quantize(options: argparse.Namespace) -> int:
         print(json.dumps({"out": options.out, "format": options.format, **facts}, indent=1))
     else:
         say(
-            f"{_printable(options.out)}: {len(done)} tensors in {options.format}, {kept} as they "
+            f"{options.out}: {len(done)} tensors in {options.format}, {kept} as they "
             f"were; {_size(before)} became {_size(after)}"
         )
     return 0

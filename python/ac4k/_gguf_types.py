@@ -5,7 +5,10 @@ src/gguf/types.cpp has the tensor types for the reader; a test compares the two.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, NamedTuple
+
+from ac4k.quant_tensor import raw_shape
 
 # Tensor types by name, as numbered in files.
 TENSOR_TYPES: Final[dict[str, int]] = {
@@ -79,6 +82,20 @@ PLAIN_TYPES: Final[dict[str, PlainType]] = {
     "i32": PlainType(4, "int32", "int32"),
     "i64": PlainType(8, "int64", "int64"),
 }
+
+
+def byte_dims(fmt: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Dims of a tensor's bytes in a file."""
+    plain = PLAIN_TYPES.get(fmt)
+    return (*shape, plain.num_bytes) if plain else raw_shape(fmt, shape)
+
+
+def is_addressable(fmt: str, shape: tuple[int, ...]) -> bool:
+    """Whether NumPy and torch can have such an array: they count to 2^63 at most, and leave out
+    dims of size zero."""
+    both = (shape, byte_dims(fmt, shape))
+    return all(math.prod(max(size, 1) for size in dims) < 1 << 63 for dims in both)
+
 
 STRING, ARRAY = 8, 9
 # Metadata types by name, as numbered in files, with the letters `struct` has for them.

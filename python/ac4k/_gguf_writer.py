@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import os
 import secrets
+import stat
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple
 
 import ac4k
-from ac4k._gguf_types import ARRAY, PLAIN_TYPES, STRING, TENSOR_TYPES, VALUE_TYPES
-from ac4k.quant_tensor import QuantTensor, raw_shape
+from ac4k._gguf_types import (
+    ARRAY,
+    PLAIN_TYPES,
+    TENSOR_TYPES,
+    VALUE_TYPES,
+    byte_dims,
+    is_addressable,
+)
+from ac4k.quant_tensor import QuantTensor, block_format
 
 _VERSION = 3
 _ALIGNMENT = "general.alignment"
@@ -31,12 +42,7 @@ class TensorSpec(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        plain = PLAIN_TYPES.get(self.format)
-        sizes = (*self.shape, plain.num_bytes) if plain else raw_shape(self.format, self.shape)
-        product = 1
-        for size in sizes:
-            product *= size
-        return product
+        return math.prod(byte_dims(self.format, self.shape))
 
 
 def write(
@@ -48,6 +54,7 @@ def write(
 ) -> None:
     """Writes a GGUF file; `path` is replaced at once when everything is written, or not at all.
 
+    path: of a regular file, whose mode it keeps, or of none; a link is followed, not replaced.
     tensors: by name, `QuantTensor`s (packed ones are unpacked), NumPy arrays or torch tensors.
     metadata: str, bool, int, float, NumPy scalars, and lists or arrays of them. A plain int is
         written as uint32, or int32, uint64, int64 where it does not fit, a plain float as float32.
@@ -79,8 +86,9 @@ class Writer:
         *,
         metadata_types: Mapping[str, Any] | None = None,
     ) -> None:
+        mode = _mode_of(path)
         self.path = os.path.realpath(os.fspath(path))  # a link is followed, not replaced
-        self._specs = [TensorSpec(*spec) for spec in tensors]
+        self._specs = [_normalized(TensorSpec(*spec)) for spec in tensors]
         metadata = metadata or {}
         self._alignment = _alignment_of(metadata)
         header = _header(self._specs, metadata, metadata_types or {}, self._alignment)
@@ -90,6 +98,8 @@ class Writer:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         self._file = os.fdopen(os.open(self._temporary, flags, 0o666), "wb")
         try:
+            if mode is not None:
+                os.fchmod(self._file.fileno(), mode)
             self._file.write(header)
             self._pad()
         except BaseException:
@@ -108,12 +118,19 @@ class Writer:
         self.write_bytes(_bytes_of(tensor))
 
     def write_bytes(self, data: Any) -> None:
-        """Writes the next tensor from its bytes: a contiguous uint8 array."""
+        """Writes the next tensor from its bytes: a contiguous array, or `bytes` and the like."""
         spec = self._next_spec()
-        view = memoryview(data).cast("B") if data.size else b""
-        if len(view) != spec.nbytes:
+        try:
+            view = memoryview(data)
+            view = view.cast("B") if view.nbytes else memoryview(b"")
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"gguf: tensor {spec.name!r}: expected its contiguous bytes, "
+                f"got {type(data).__name__}: {error}"
+            ) from error
+        if view.nbytes != spec.nbytes:
             raise ValueError(
-                f"gguf: tensor {spec.name!r}: expected {spec.nbytes} bytes, got {len(view)}"
+                f"gguf: tensor {spec.name!r}: expected {spec.nbytes} bytes, got {view.nbytes}"
             )
         self._file.write(view)
         self._pad()
@@ -125,15 +142,20 @@ class Writer:
             left = self._specs[self._next].name
             self.discard()
             raise ValueError(f"gguf: tensor {left!r}: expected its data, got the end of the file")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        os.replace(self._temporary, self.path)
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.replace(self._temporary, self.path)
+        except BaseException:
+            self.discard()
+            raise
 
     def discard(self) -> None:
         """Gives up: nothing of the new file is left."""
-        self._file.close()
-        if os.path.exists(self._temporary):
+        with suppress(OSError):  # a full disk takes no more bytes, and has to take none
+            self._file.close()
+        with suppress(FileNotFoundError):
             os.unlink(self._temporary)
 
     def _next_spec(self) -> TensorSpec:
@@ -157,6 +179,17 @@ class Writer:
             self.close()
         else:
             self.discard()
+
+
+def _mode_of(path: str | os.PathLike[str]) -> int | None:
+    """The permissions of the file that will be replaced, None where there is none."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"gguf: {os.fspath(path)}: expected a regular file, or none")
+    return stat.S_IMODE(mode)
 
 
 # ---- Tensors ---------------------------------------------------------------------------------
@@ -192,9 +225,10 @@ def _tensor_info(spec: TensorSpec, offset: int) -> bytes:
             f"gguf: tensor {spec.name!r}: expected a format of {', '.join(TENSOR_TYPES)}, "
             f"got {spec.format!r}"
         )
-    if len(spec.shape) > _MAX_DIMS:
+    expected = _what_shape_lacks(spec)
+    if expected is not None:
         raise ValueError(
-            f"gguf: tensor {spec.name!r}: expected at most {_MAX_DIMS} dims, got {spec.shape}"
+            f"gguf: tensor {spec.name!r}: shape: expected {expected}, got {spec.shape}"
         )
     return b"".join(
         (
@@ -204,6 +238,28 @@ def _tensor_info(spec: TensorSpec, offset: int) -> bytes:
             struct.pack("<IQ", TENSOR_TYPES[spec.format], offset),
         )
     )
+
+
+def _normalized(spec: TensorSpec) -> TensorSpec:
+    try:
+        return spec._replace(shape=tuple(map(operator.index, spec.shape)))
+    except TypeError as error:
+        raise TypeError(
+            f"gguf: tensor {spec.name!r}: shape: expected integers, got {spec.shape!r}"
+        ) from error
+
+
+def _what_shape_lacks(spec: TensorSpec) -> str | None:
+    if len(spec.shape) > _MAX_DIMS:
+        return f"at most {_MAX_DIMS} dims"
+    if any(size < 0 for size in spec.shape):
+        return "sizes >= 0"
+    values = 1 if spec.format in PLAIN_TYPES else block_format(spec.format).block_values
+    if (spec.shape[-1] if spec.shape else 1) % values != 0:
+        return f"a last dim that is a multiple of {values} for {spec.format}"
+    if not is_addressable(spec.format, spec.shape):
+        return "fewer than 2^63 bytes, dims of size zero aside"
+    return None
 
 
 # ---- Metadata --------------------------------------------------------------------------------
@@ -249,7 +305,10 @@ def _alignment_of(metadata: Mapping[str, Any]) -> int:
 def _encode_name(what: str, name: str) -> bytes:
     if not isinstance(name, str):
         raise TypeError(f"gguf: {what}: expected str, got {type(name).__name__}")
-    data = name.encode()
+    try:
+        data = name.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"gguf: {what}: expected text without surrogates, got {name!r}") from error
     if len(data) > _LONGEST_NAME:
         raise ValueError(
             f"gguf: {what}: expected at most {_LONGEST_NAME} bytes, got {len(data)}: {name[:40]!r}"
@@ -266,42 +325,67 @@ def _encode_string(text: Any) -> bytes:
 
 def _encode_value(value: Any, kind: Any, depth: int = 0) -> bytes:
     """A value behind its type; `kind` is the type's name, None to find one."""
-    kind = kind or _kind_of(value)
-    if isinstance(kind, list) or kind.startswith("["):
+    kind = _kind_of(value) if kind is None else kind
+    if isinstance(kind, list) or (isinstance(kind, str) and kind.startswith("[")):
         return struct.pack("<I", ARRAY) + _encode_array(value, kind, depth + 1)
     number, letter = _value_type(kind)
-    if number == STRING:
-        return struct.pack("<I", STRING) + _encode_string(value)
-    return struct.pack(f"<I{letter}", number, value)
+    return struct.pack("<I", number) + _encode_all([value], letter)
 
 
 def _encode_array(values: Any, kind: Any, depth: int) -> bytes:
     """An array behind the type of its elements and their number."""
-    values = values.tolist() if hasattr(values, "tolist") else list(values)
+    values = values.tolist() if hasattr(values, "tolist") else values
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"expected a list for the type {kind}, got {type(values).__name__}")
+    values = list(values)
     if depth > _MAX_NESTING:
         raise ValueError(f"expected at most {_MAX_NESTING} levels of lists, got more")
     if isinstance(kind, list):
+        if len(kind) != len(values):
+            raise ValueError(
+                f"expected {len(kind)} elements, as there are types, got {len(values)}"
+            )
         inner = b"".join(
             _encode_array(value, each, depth + 1) for value, each in zip(values, kind, strict=True)
         )
         return struct.pack("<IQ", ARRAY, len(values)) + inner
+    if not (isinstance(kind, str) and kind.startswith("[") and kind.endswith("]")):
+        raise ValueError(f"expected a type such as '[uint32]' for a list, got {kind!r}")
     number, letter = _value_type(kind[1:-1])
-    head = struct.pack("<IQ", number, len(values))
-    if number == STRING:
-        return head + b"".join(_encode_string(text) for text in values)
-    return head + struct.pack(f"<{len(values)}{letter}", *values)
+    return struct.pack("<IQ", number, len(values)) + _encode_all(values, letter)
 
 
-def _value_type(name: str) -> tuple[int, str]:
-    if name not in VALUE_TYPES:
+def _encode_all(values: Sequence[Any], letter: str) -> bytes:
+    """Strings, or what `struct` has a letter for; it takes anything at all for a bool."""
+    if letter == VALUE_TYPES["string"][1]:
+        return b"".join(map(_encode_string, values))
+    if letter == VALUE_TYPES["bool"][1]:
+        for value in values:
+            if not isinstance(value, bool) and _dtype_name(value) != "bool":
+                raise TypeError(f"expected bool, got {value!r}")
+    return struct.pack(f"<{len(values)}{letter}", *values)
+
+
+def _value_type(name: Any) -> tuple[int, str]:
+    if not isinstance(name, str) or name not in VALUE_TYPES:
         raise ValueError(f"expected a type of {', '.join(VALUE_TYPES)}, got {name!r}")
     return VALUE_TYPES[name]
 
 
+def _dtype_name(value: Any) -> str | None:
+    """Of what NumPy and torch make; None of anything else."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return None
+    if getattr(dtype, "kind", "") == "U":
+        return "string"
+    return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+
+
 def _kind_of(value: Any) -> Any:
     """The type a value is written as when nobody says which."""
-    if hasattr(value, "dtype"):  # NumPy knows
-        name = "string" if value.dtype.kind == "U" else value.dtype.name
+    name = _dtype_name(value)
+    if name is not None:
         if value.ndim == 0:
             return name
         return f"[{name}]" if value.ndim == 1 else [_kind_of(each) for each in value]
@@ -335,7 +419,8 @@ def _kind_of_all(values: Sequence[Any]) -> str:
         raise ValueError(f"expected integers of 64 bits, got {low} to {high}")
     if kinds <= {int, float}:
         return "float32"
-    if len(kinds) == 1 and hasattr(values[0], "dtype"):
-        return str(values[0].dtype.name)
+    dtype, *others = {_dtype_name(value) for value in values}
+    if dtype is not None and not others:
+        return dtype
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     raise TypeError(f"expected str, bool, int, float or a list of one of them, got {names}")

@@ -173,7 +173,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, BrokenPipeError):  # `ac4k info | head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        note(f"ac4k {options.command}: {error}")
+        # Ops and files name themselves, some as the command is called.
+        text = str(error).removeprefix(f"{options.command}: ")
+        note(f"ac4k {options.command}: {text}")
         return 1
     except KeyboardInterrupt:
         note("")

@@ -17,7 +17,7 @@ from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple
 
-from ac4k._gguf_types import PLAIN_TYPES, describe_kind
+from ac4k._gguf_types import PLAIN_TYPES, describe_kind, is_addressable
 from ac4k._gguf_writer import TensorSpec, Writer, write
 from ac4k._native import C
 from ac4k.quant_tensor import QuantTensor, raw_shape
@@ -60,8 +60,9 @@ class File:
         self._file: Any = C.gguf_open(os.fsencode(self.path))
         self._device = device
         self.version, self.alignment, self.data_offset, self.nbytes = self._file.header()
+        infos = (TensorInfo(*row) for row in self._file.tensors())
         self.infos: Mapping[str, TensorInfo] = MappingProxyType(
-            {row[0]: TensorInfo(*row) for row in self._file.tensors()}
+            {info.name: self._checked(info) for info in infos}
         )
         self.tensors: Mapping[str, Any] = _Tensors(self)
 
@@ -106,6 +107,15 @@ class File:
         else:
             tensor = tensor.view(getattr(torch, plain.torch_name)).reshape(info.shape)
         return tensor.to(self._device)
+
+    def _checked(self, info: TensorInfo) -> TensorInfo:
+        """Other dims of an empty tensor may have any size in a file, but not in an array."""
+        if info.nbytes == 0 and not is_addressable(info.format, info.shape):
+            raise ValueError(
+                f"gguf: {self.path}: tensor {info.name!r}: dims: expected fewer than 2^63 bytes, "
+                f"dims of size zero aside, got {info.format} {list(info.shape)}"
+            )
+        return info
 
     def _open_file(self) -> Any:
         if self._file is None:

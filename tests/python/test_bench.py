@@ -296,6 +296,7 @@ def test_products_are_chosen_by_format_tokens_and_matrix():
         ("--tokens", "1,x", "1,8,512"),
         ("--tokens", "0", "1,8,512"),
         ("--matrix", "4096", "rows and columns such as 4096x14336"),
+        ("--matrix", "256x500", "--matrix: .* multiple of 32 for quant_linear q4_0, got 500 in "),
         ("--llama-cpp", "/nowhere/test-backend-ops", "expected a test-backend-ops that runs"),
         ("--llama-cpp", "/bin/true", r"times of MUL_MAT on CPU .* \(exit code 0\), got: nothing"),
     ],

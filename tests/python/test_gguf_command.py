@@ -72,6 +72,25 @@ def test_every_good_seed_can_be_shown(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.parametrize("action", ["show", "verify", "quantize"])
+def test_names_are_neither_markup_nor_commands(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    path = tmp_path / "m.gguf"
+    gguf.write(path, {"blk[/0]\x1b]0;title\x07.weight": np.zeros((2, 32), np.float32)})
+    more = [str(tmp_path / "out.gguf"), "--format", "q4_0"] if action == "quantize" else []
+    assert main(["gguf", action, str(path), *more]) == 0
+    output = capsys.readouterr()
+    shown = output.out if action == "show" else output.err
+    assert r"blk[/0]\x1b]0;title\x07.weight" in shown
+    assert "\x07" not in shown
+
+
+@pytest.mark.parametrize("action", ["show", "verify", "quantize"])
 def test_errors_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
 ) -> None:
@@ -81,6 +100,7 @@ def test_errors_are_one_line(
         error = capsys.readouterr().err
         assert part in error
         assert error.startswith("ac4k gguf: ")
+        assert not error.startswith("ac4k gguf: gguf: ")
         assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
     for wrong in ([], ["fly"], ["show"], ["quantize", "a", "b"], ["show", "a", "--format", "q4_0"]):

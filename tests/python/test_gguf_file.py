@@ -352,6 +352,16 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         gguf.open(strange)
 
 
+@pytest.mark.parametrize("dims", [[9151314442816847876, 0], [0, 2**61]])
+def test_dims_that_no_array_has_are_refused(tmp_path: Path, dims: list[int]) -> None:
+    path = tmp_path / "empty.gguf"
+    path.write_bytes(gguf_cases.one(dims, TENSOR_TYPES["f32"]))
+    with pytest.raises(ValueError, match=r"gguf: .*tensor 'w': dims: expected fewer than 2\^63"):
+        gguf.open(path)
+    path.write_bytes(gguf_cases.one([0, 2**60], TENSOR_TYPES["f32"]))
+    assert gguf.open(path).tensors["w"].shape == (2**60, 0)
+
+
 def test_a_sparse_file_costs_no_memory(tmp_path: Path) -> None:
     path = tmp_path / "sparse.gguf"
     content = gguf_cases.file(
@@ -377,12 +387,15 @@ def test_a_sparse_file_costs_no_memory(tmp_path: Path) -> None:
         ({"w": [1, 2]}, {}, TypeError, "tensor 'w': .*got list"),
         ({"w": np.zeros((1,) * 5, np.int8)}, {}, ValueError, "tensor 'w': .*at most 4 dims"),
         ({"x" * 65536: np.zeros(1, np.int8)}, {}, ValueError, "tensor name: .*at most 65535"),
+        ({"\ud800": np.zeros(1, np.int8)}, {}, ValueError, r"tensor name: .*got '\\ud800'"),
         ({}, {"key": None}, TypeError, "metadata 'key': .*got NoneType"),
         ({}, {"key": [1, "a"]}, TypeError, "metadata 'key': .*got int, str"),
         ({}, {"key": 2**64}, ValueError, "metadata 'key': .*64 bits"),
         ({}, {"key": [-1, 2**63]}, ValueError, "metadata 'key': .*64 bits"),
         ({}, {"key": 1e300}, ValueError, "metadata 'key': "),
         ({}, {"key": np.float16(1)}, ValueError, "metadata 'key': .*got 'float16'"),
+        ({}, {"key": torch.ones((), dtype=torch.bfloat16)}, ValueError, "'key': .*got 'bfloat16'"),
+        ({}, {"\ud800": 1}, ValueError, r"metadata key: .*got '\\ud800'"),
         ({}, {"key": [[[[[1]]]]]}, ValueError, "metadata 'key': .*4 levels"),
         ({}, {"general.alignment": 24}, ValueError, "'general.alignment': .*power of two.*24"),
         ({}, {"general.alignment": "x"}, ValueError, "'general.alignment': .*'x'"),
@@ -411,9 +424,64 @@ def test_types_can_be_given(tmp_path: Path) -> None:
     with gguf.open(path) as opened:
         assert opened.metadata == metadata
         assert opened.metadata_types == types
-    for key, value, kind in (("a", 300, "uint8"), ("b", [1], "[text]"), ("c", "x", "int8")):
-        with pytest.raises(ValueError, match=f"metadata '{key}': "):
-            gguf.write(path, {}, {key: value}, metadata_types={key: kind})
+    for value, wrong, text in (
+        (300, "uint8", ""),
+        ("x", "int8", ""),
+        (1, 4, "expected a type of uint8.*got 4"),
+        ([1], "[text]", "expected a type of uint8.*got 'text'"),
+        ([1], "[uint8", r"such as '\[uint32\]' for a list, got '\[uint8'"),
+        ([[1]], [4], r"such as '\[uint32\]' for a list, got 4"),
+        ([[1]], ["[int8]", "[int8]"], "expected 2 elements.*got 1"),
+        ("ab", "[string]", r"expected a list for the type \[string\], got str"),
+        (3, "[uint8]", "expected a list .*got int"),
+        ("no", "bool", "expected bool, got 'no'"),
+        ([True, 0], "[bool]", "expected bool, got 0"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=f"gguf: metadata 'k': .*{text}"):
+            gguf.write(path, {}, {"k": value}, metadata_types={"k": wrong})
+
+
+def test_metadata_may_be_of_torch(tmp_path: Path) -> None:
+    path = tmp_path / "torch.gguf"
+    flags = [torch.tensor(True), np.True_, False]
+    metadata = {"one": torch.tensor(2.5), "some": torch.arange(3), "flags": flags}
+    gguf.write(path, {}, metadata, metadata_types={"flags": "[bool]"})
+    with gguf.open(path) as opened:
+        assert opened.metadata == {"one": 2.5, "some": [0, 1, 2], "flags": [True, True, False]}
+        assert opened.metadata_types["some"] == "[int64]"
+
+
+@pytest.mark.parametrize(
+    ("fmt", "shape", "text"),
+    [
+        ("f32", (-2,), "expected sizes >= 0"),
+        ("f32", (1.5,), "expected integers"),
+        ("f32", 3, "expected integers"),
+        ("f32", (0, 2**62), r"expected fewer than 2\^63 bytes"),
+        ("q4_0", (2, 33), "expected a last dim that is a multiple of 32"),
+    ],
+)
+def test_shapes_that_cannot_be_are_named(tmp_path: Path, fmt: str, shape: Any, text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"gguf: tensor 'a': shape: {text}.*, got"):
+        gguf.Writer(tmp_path / "out.gguf", [gguf.TensorSpec("a", fmt, shape)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_bytes_of_any_kind_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "out.gguf"
+    spec = gguf.TensorSpec("a", "i8", [np.int64(4)])  # type: ignore[arg-type]
+    empty = gguf.TensorSpec("e", "i8", (0, 3))
+    for data in (b"1234", bytearray(b"1234"), np.frombuffer(b"1234", np.int32)):
+        with gguf.Writer(path, [spec, empty]) as writer:
+            writer.write_bytes(data)
+            writer.write_bytes(np.zeros((0, 3), np.uint8))
+        assert gguf.open(path).raw("a").tobytes() == b"1234"
+    for wrong in ([1, 2, 3, 4], "1234", np.zeros(8, np.uint8)[::2], torch.zeros(4)):
+        with (
+            pytest.raises(TypeError, match=r"tensor 'a': expected its contiguous bytes, got"),
+            gguf.Writer(path, [spec, empty]) as writer,
+        ):
+            writer.write_bytes(wrong)
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -452,6 +520,35 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         gguf.write(link, opened.tensors, {"new": True})
     assert link.is_symlink()
     assert gguf.open(path).metadata == {"new": True}
+
+
+def test_only_files_are_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    (tmp_path / "folder").mkdir()
+    names = {"pipe", "link", "folder"}
+    for name in names:
+        with pytest.raises(ValueError, match=f"gguf: .*/{name}: expected a regular file"):
+            gguf.write(tmp_path / name, {"a": np.zeros(3, np.float32)})
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "out.gguf"
+    for mode in (0o600, 0o666):
+        gguf.write(path, {})
+        path.chmod(mode)
+        gguf.write(path, {"a": np.zeros(3, np.float32)})
+        assert path.stat().st_mode & 0o777 == mode
+
+
+def test_nothing_is_left_of_a_file_that_cannot_be_placed(tmp_path: Path) -> None:
+    writer = gguf.Writer(tmp_path / "out.gguf", [])
+    (tmp_path / "out.gguf").mkdir()
+    with pytest.raises(IsADirectoryError), writer:
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out.gguf"]
 
 
 def test_bfloat16_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
     rows = [row for case in chosen if isinstance(case, Case) for row in rows_of(case, settings)]
     for row in rows:  # a shape that does not fit is named before anything is timed
         sizes_of(row.case, row.shape)
+        _check_columns(row, "--shape" if settings.shapes else "--matrix")
     llama_cpp_times = _llama_cpp_times(options.llama_cpp, rows, settings.device)
     session = Session(
         rows,
@@ -155,6 +156,15 @@ def _matrix(text: str) -> Shape:
     if len(sizes) != 2:
         raise ValueError(f"--matrix: expected rows and columns such as 4096x14336, got '{text}'")
     return sizes
+
+
+def _check_columns(row: Row, option: str) -> None:
+    columns, multiple = row.shape[-1], row.column_multiple
+    if columns % multiple != 0:
+        raise ValueError(
+            f"{option}: expected a number of columns that is a multiple of {multiple} for "
+            f"{row.title}, got {columns} in {row.shape_text}"
+        )
 
 
 def _formats(texts: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._formats import FORMATS
 from ..timing import Timing
 from .arrays import Arrays, DType
 from .case import Case, Configs, Shape, arguments_of, sets_of, traffic_of
@@ -15,6 +16,7 @@ from .inputs import Arguments, Sizes, op_named
 from .peers import Peers, find_peers
 from .roofline import matmul_flops_per_us, stream_calls, stream_sizes
 from .settings import Settings
+from .weights import w4_group
 
 # Candidates that are not peers. On the CPU a result's first touch costs more than many kernels,
 # so peers, which allocate their result, are compared with the op allocating its own.
@@ -43,6 +45,15 @@ class Row:
     def fmt(self) -> str | None:
         """The format of the weights that it multiplies by."""
         return self.variant.get("fmt", self.case.fmt) if self.case.tokens_at is not None else None
+
+    @property
+    def column_multiple(self) -> int:
+        """What the columns of its weights are a multiple of: their blocks are whole."""
+        if self.fmt is not None:
+            return FORMATS[self.fmt].block_values
+        layout = self.variant.get("layout") if self.case.tokens_at is not None else None
+        group = w4_group(layout) if layout else 1
+        return group if group in (32, 64) else 1  # the last of the larger ones may be short
 
     @property
     def text(self) -> str:
