@@ -30,6 +30,7 @@ from ac4k.settings import (
 
 if TYPE_CHECKING:
     from ac4k import bench, gguf, jit, nn, reference
+    from ac4k.flat_state import flatten_state_dict, unflatten_state_dict
     from ac4k.packed_linear import linear, pack, quant_linear_configs, unpack
     from ac4k.profiling import profile
     from ac4k.quant_tensor import QuantTensor
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from ac4k.w4a16 import (
         w4a16_dequantize,
         w4a16_linear,
+        w4a16_order,
         w4a16_pack,
         w4a16_quantize,
         w4a16_unpack,
@@ -54,6 +56,7 @@ __all__ = [
     "bench",
     "benchmark_kernel",
     "dependent_launch",
+    "flatten_state_dict",
     "get_arch",
     "get_backend",
     "get_num_threads",
@@ -74,12 +77,14 @@ __all__ = [
     "set_dependent_launch",
     "set_jit",
     "set_num_threads",
+    "unflatten_state_dict",
     "unpack",
     "w4a16_dequantize",
     "w4a16_from_awq",
     "w4a16_from_gptq",
     "w4a16_linear",
     "w4a16_load",
+    "w4a16_order",
     "w4a16_pack",
     "w4a16_quantize",
     "w4a16_unpack",
@@ -95,6 +100,8 @@ _LAZY = {
     "reference": ("ac4k.reference", None),
     "profile": ("ac4k.profiling", "profile"),
     "QuantTensor": ("ac4k.quant_tensor", "QuantTensor"),
+    "flatten_state_dict": ("ac4k.flat_state", "flatten_state_dict"),
+    "unflatten_state_dict": ("ac4k.flat_state", "unflatten_state_dict"),
     "linear": ("ac4k.packed_linear", "linear"),
     "pack": ("ac4k.packed_linear", "pack"),
     "quant_linear_configs": ("ac4k.packed_linear", "quant_linear_configs"),
@@ -107,6 +114,7 @@ _LAZY = {
     "w4a16_from_gptq": ("ac4k.w4a16_import", "w4a16_from_gptq"),
     "w4a16_linear": ("ac4k.w4a16", "w4a16_linear"),
     "w4a16_load": ("ac4k.w4a16_import", "w4a16_load"),
+    "w4a16_order": ("ac4k.w4a16", "w4a16_order"),
     "w4a16_pack": ("ac4k.w4a16", "w4a16_pack"),
     "w4a16_quantize": ("ac4k.w4a16", "w4a16_quantize"),
     "w4a16_unpack": ("ac4k.w4a16", "w4a16_unpack"),

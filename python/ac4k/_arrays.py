@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ac4k.quant_tensor import QuantTensor
+
 # DLPack's codes.
 _INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
 _FLOAT8 = {"float8_e4m3fn": 10, "float8_e5m2": 12}
@@ -31,9 +33,10 @@ def describe(array: Any) -> Description:
         return _describe_cuda_array(array)
     if hasattr(array, "__dlpack__"):
         return _describe_dlpack(array)
+    hint = ", whose bytes are `.raw`" if isinstance(array, QuantTensor) else ""
     raise TypeError(
         "expected a tensor (torch, NumPy, CuPy, JAX or anything with DLPack), "
-        f"got {type(array).__name__}"
+        f"got {type(array).__name__}{hint}"
     )
 
 

@@ -2,22 +2,49 @@
 
 Its dtype is uint8, so that `module.half()` and the like leave it alone, and it never needs a
 gradient. As the weight of `torch.nn.functional.linear`, and so of an `nn.Linear`, it is multiplied
-by `ac4k.linear`. What moves, copies or compares bytes is done to them; everything else is refused
-by name.
+by `ac4k.linear`. What moves, copies, shares or compares bytes is done to them; everything else is
+refused by name.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.serialization import add_safe_globals
+from torch.utils._pytree import tree_leaves
 
 from ac4k.packed_linear import linear
 from ac4k.quant_tensor import BlockLayout, QuantTensor, describe, sliced
 
 _aten = torch.ops.aten
+
+
+def _unsupported(tensor: TorchQuantTensor, what: object) -> NotImplementedError:
+    return NotImplementedError(
+        f"QuantTensor ({describe(tensor)}): {what} is not supported; its bytes are `.raw`, "
+        "torch.nn.functional.linear(x, weight) multiplies by it, and its method dequantize() "
+        "gives a plain tensor"
+    )
+
+
+def _needs_memory(name: str) -> Callable[..., Any]:
+    """In place of a method that reads elements of the logical shape, which are nowhere."""
+
+    def refuse(self: TorchQuantTensor, *args: Any, **kwargs: Any) -> Any:
+        raise _unsupported(self, name)
+
+    return refuse
+
+
+class _Absent:
+    """An attribute that torch.Tensor has and a subclass has not."""
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        raise AttributeError
 
 
 class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
@@ -35,9 +62,19 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
         cls, raw: torch.Tensor, fmt: str, shape: Sequence[int], layout: BlockLayout
     ) -> TorchQuantTensor:
         """Around bytes that are known to fit."""
+        if torch.compiler.is_dynamo_compiling():
+            return _wrapped_outside_graphs(cls, raw, fmt, shape, layout)
+        # Nothing lies behind the logical shape: torch's storage is empty, and whoever asks for its
+        # address in C++ gets an error instead of a null pointer.
         self: TorchQuantTensor = torch.Tensor._make_wrapper_subclass(
-            cls, shape, dtype=torch.uint8, device=raw.device, requires_grad=False
+            cls,
+            shape,
+            dtype=torch.uint8,
+            device=raw.device,
+            requires_grad=False,
+            storage_size=0,
         )
+        torch._C._set_throw_on_mutable_data_ptr(self)
         self.raw = raw
         self.format = fmt
         self.block_layout = layout
@@ -56,6 +93,33 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
 
     dequantize = QuantTensor.dequantize  # not torch's of this name
 
+    # ---- memory: that of `raw` ----
+
+    def share_memory_(self) -> TorchQuantTensor:
+        self.raw.share_memory_()
+        return self
+
+    def is_shared(self) -> bool:
+        return bool(self.raw.is_shared())
+
+    @property
+    def data(self) -> Any:
+        return self.detach()
+
+    @data.setter
+    def data(self, source: Any) -> None:
+        _check_alike("data", self, source)
+        torch.Tensor.data.__set__(self, source)  # type: ignore[attr-defined]  # the device
+        self.raw = source.raw
+
+    __dlpack__ = _needs_memory("__dlpack__")
+    __dlpack_c_exchange_api__ = _Absent()
+    apply_ = _needs_memory("apply_")
+    data_ptr = _needs_memory("data_ptr")
+    numpy = _needs_memory("numpy")
+    storage = _needs_memory("storage")
+    tolist = _needs_memory("tolist")
+
     # ---- torch.compile and friends take it apart and put it together ----
 
     def __tensor_flatten__(self) -> tuple[list[str], tuple[str, BlockLayout]]:
@@ -71,7 +135,13 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
     ) -> TorchQuantTensor:
         return cls.wrap(inner["raw"], context[0], outer_size, context[1])
 
-    # ---- pickle, torch.save ----
+    # ---- copy, pickle, torch.save ----
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        # torch's own asks for data_ptr().
+        copied = memo[id(self)] = self.detach()
+        copied.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return copied
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         is_parameter = isinstance(self, torch.nn.Parameter)
@@ -109,17 +179,20 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
     ) -> Any:
         handler = _OPERATIONS.get(func)
         if handler is None:
-            tensor = next(a for a in args if isinstance(a, TorchQuantTensor))
-            raise NotImplementedError(
-                f"QuantTensor ({describe(tensor)}): {func} is not supported; "
-                "torch.nn.functional.linear(x, weight) multiplies by it, "
-                "and its method dequantize() gives a plain tensor"
-            )
+            leaves = tree_leaves((args, kwargs))
+            raise _unsupported(next(x for x in leaves if isinstance(x, TorchQuantTensor)), func)
         return handler(func, *args, **(kwargs or {}))
 
 
+@_disable_dynamo  # which imports Dynamo when it is called, not before
+def _wrapped_outside_graphs(cls: type[TorchQuantTensor], *args: Any) -> TorchQuantTensor:
+    """A graph breaks before the tensor is made: halfway there is one that has no bytes."""
+    return cls.wrap(*args)
+
+
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
-    """Of torch.nn.functional: the same names of arguments, cast alike under autocast.
+    """Of torch.nn.functional: the same names of arguments, cast alike under autocast, and inputs
+    of any strides, which `ac4k.linear` leaves to its caller.
 
     `ac4k.linear` refuses weights that are not packed: a layer that packed at each call would be
     slow, and one that kept both layouts twice as large.
@@ -129,11 +202,14 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:  # noqa: A002
             "torch.nn.functional.linear: expected a QuantTensor as 'weight' alone, got "
             f"{input!r} and {weight!r}"
         )
-    if torch.is_autocast_enabled(input.device.type):
-        dtype = torch.get_autocast_dtype(input.device.type)
+    kind = input.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        dtype = torch.get_autocast_dtype(kind)
         bias = None if bias is None else bias.to(dtype)
-        return linear(input.to(dtype), weight, bias)
-    return linear(input, weight, bias)
+        input = input.to(dtype)  # noqa: A001
+    if input.ndim > 0 and input.stride(-1) != 1:
+        input = input.contiguous()  # noqa: A001
+    return linear(input, weight, None if bias is None else bias.contiguous())
 
 
 def _rebuild(
@@ -163,7 +239,7 @@ def _converted(func: Any, tensor: TorchQuantTensor, **kwargs: Any) -> TorchQuant
     return _on_bytes(func, tensor, **kwargs)
 
 
-def _copied_into(func: Any, target: Any, source: Any, non_blocking: bool = False) -> Any:
+def _check_alike(what: str, target: Any, source: Any) -> None:
     alike = (
         isinstance(target, TorchQuantTensor)
         and isinstance(source, TorchQuantTensor)
@@ -171,7 +247,11 @@ def _copied_into(func: Any, target: Any, source: Any, non_blocking: bool = False
         and target.shape == source.shape
     )
     if not alike:
-        raise TypeError(f"QuantTensor: copy_: expected two alike, got {target!r} and {source!r}")
+        raise TypeError(f"QuantTensor: {what}: expected two alike, got {target!r} and {source!r}")
+
+
+def _copied_into(func: Any, target: Any, source: Any, non_blocking: bool = False) -> Any:
+    _check_alike("copy_", target, source)
     target.raw.copy_(source.raw, non_blocking)
     return target
 

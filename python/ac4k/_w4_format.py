@@ -59,7 +59,7 @@ def w4_format(name: str) -> W4Format | None:
     >>> w4_format("w4_g256z_bf16").layout
     'g128z'
     """
-    match = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         return None
     group, zeros, dtype, ordered = match.groups()

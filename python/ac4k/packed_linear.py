@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from ac4k import _native, ops
 from ac4k._w4_format import w4_format
-from ac4k.quant_tensor import QuantTensor, block_format
+from ac4k.quant_tensor import QuantTensor, block_format, raw_shape, sliced
 
 _DEVICES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
 
@@ -49,6 +50,8 @@ def pack(w_q: Any, fmt: str | None = None) -> QuantTensor:
 def unpack(w: QuantTensor) -> QuantTensor:
     """What was given to `pack`, bit by bit; `.raw` are the GGUF blocks.
 
+    w: [N, K], or [..., N, K]: several that were packed one by one, and stacked.
+
     >>> import numpy as np
     >>> blocks = np.arange(72, dtype=np.uint8).reshape(2, 2, 18)
     >>> bool((ac4k.unpack(ac4k.pack(blocks, "q4_0")).raw == blocks).all())
@@ -63,15 +66,24 @@ def unpack(w: QuantTensor) -> QuantTensor:
             "unpack: argument 'w': expected GGUF weights (ac4k.w4a16_unpack is for these), "
             f"got {w!r}"
         )
-    rows, columns = matrix_shape("unpack", "w", w)
-    blocks = on_cpu(ops.unpack_weight, w.raw, rows, columns, fmt=w.format)
-    return QuantTensor(blocks, w.format, (rows, columns))
+    *leading, rows, columns = w.shape
+    tiles = -(-rows // 64)
+    # Several are taken for one, of whole tiles; the rows that pad each are cut off afterwards.
+    unpacked_rows = tiles * 64 if leading else rows
+    packed = w.raw.reshape(math.prod(leading) * tiles, *packed_block_shape(w.format, columns))
+    blocks = on_cpu(
+        ops.unpack_weight, packed, math.prod(leading) * unpacked_rows, columns, fmt=w.format
+    )
+    shape = (*leading, unpacked_rows, columns)
+    unpacked = QuantTensor(blocks.reshape(raw_shape(w.format, shape)), w.format, shape)
+    return sliced(unpacked, len(leading), slice(rows)) if leading else unpacked
 
 
 def linear(x: Any, w: QuantTensor, bias: Any = None, out: Any = None) -> Any:
     """x W^T + bias with block-quantised weights, for any number of tokens.
 
-    x: [..., K] of float32, float16 or bfloat16; NumPy or torch.
+    x: [..., K] of float32, float16 or bfloat16; NumPy or torch. Its last dim is contiguous: an
+        nn.Linear copies other inputs, `linear` refuses them.
     w: [N, K], made by `pack` or by `w4a16_pack` (16-bit x only). Weights as a GGUF file holds them
         are refused: packing them takes longer than the product.
     bias: [N] of x's dtype. out: [..., N] to write into.

@@ -8,8 +8,9 @@ Without torch this is a small object around a NumPy array. Around a torch tensor
 from __future__ import annotations
 
 import math
+import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import ac4k
@@ -96,7 +97,7 @@ class QuantTensor:
     def __new__(
         cls, data: Any, fmt: str, shape: Sequence[int], layout: BlockLayout = "gguf"
     ) -> QuantTensor:
-        shape = tuple(int(size) for size in shape)
+        shape = _sizes(shape)
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(data, torch.Tensor):
             from ac4k._torch_quant_tensor import TorchQuantTensor
@@ -129,6 +130,15 @@ class QuantTensor:
             result = sliced(result, dim, step)
             dim += isinstance(step, slice)
         return result
+
+    def __iter__(self) -> Iterator[QuantTensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"QuantTensor ({describe(self)}): a NumPy array of it is not supported; its bytes are "
+            "`.raw`, and its method dequantize() gives a plain array"
+        )
 
     def dequantize(self, dtype: Any = "float32") -> Any:
         """The numbers these weights stand for: an array of the kind of `raw`, of this shape.
@@ -180,20 +190,37 @@ def sliced(tensor: QuantTensor, dim: int, index: Any) -> QuantTensor:
             f"QuantTensor ({describe(tensor)}): expected an index into its first {dims - whole} "
             f"dims, got one into dim {dim}"
         )
-    if not isinstance(index, int | slice):
-        raise TypeError(
-            f"QuantTensor ({describe(tensor)}): expected an int or a slice as index, "
-            f"got {type(index).__name__}"
-        )
     if isinstance(index, slice):
         size = len(range(*index.indices(tensor.shape[dim])))
         shape = (*tensor.shape[:dim], size, *tensor.shape[dim + 1 :])
     else:
+        index = _position(tensor, index)
         shape = (*tensor.shape[:dim], *tensor.shape[dim + 1 :])
     raw = tensor.raw[(slice(None),) * dim + (index,)]
     if not _is_contiguous(raw):
         raw = raw.contiguous() if hasattr(raw, "contiguous") else raw.copy()
     return QuantTensor(raw, tensor.format, shape, tensor.block_layout)
+
+
+def _position(tensor: QuantTensor, index: Any) -> int:
+    try:
+        if not isinstance(index, bool):
+            return operator.index(index)
+    except TypeError:
+        pass
+    raise TypeError(
+        f"QuantTensor ({describe(tensor)}): expected an int or a slice as index, "
+        f"got {type(index).__name__}"
+    )
+
+
+def _sizes(shape: Any) -> tuple[int, ...]:
+    try:
+        return tuple(operator.index(size) for size in shape)
+    except TypeError as error:
+        raise TypeError(
+            f"QuantTensor: argument 'shape': expected integers, got {shape!r}"
+        ) from error
 
 
 def _is_contiguous(data: Any) -> bool:

@@ -6,6 +6,7 @@ point) for each row and group of columns. Scales have the dtype of the activatio
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any, Literal
 
@@ -45,14 +46,36 @@ def _dtype_name(array: Any) -> str:
 
 
 def cast(array: Any, dtype: str) -> Any:
-    """To a dtype by its name, also NumPy's bfloat16 of ml_dtypes."""
+    """To a dtype by its name, also NumPy's bfloat16 of ml_dtypes. What is too large is infinite."""
     if _is_torch(array):
         return array.to(getattr(sys.modules["torch"], dtype))
-    if dtype == "bfloat16":
-        import ml_dtypes
+    import numpy
 
-        return array.astype(ml_dtypes.bfloat16)
-    return array.astype(dtype)
+    with numpy.errstate(over="ignore"):
+        if dtype == "bfloat16":
+            import ml_dtypes
+
+            return array.astype(ml_dtypes.bfloat16)
+        return array.astype(dtype)
+
+
+def cast_finite(op: str, argument: str, array: Any, dtype: str) -> Any:
+    """As `cast`, but an error where a finite number would not stay one."""
+    xp = _namespace(array)
+    result = cast(array, dtype)
+    lost = xp.isfinite(array) & ~xp.isfinite(result)
+    if bool(lost.any()):
+        raise _error(op, argument, f"numbers that {dtype} can hold", float(array[lost][0]))
+    return result
+
+
+def checked_dtype(op: str, dtype: Any, allowed: tuple[str, ...] = tuple(_SHORT)) -> str:
+    """The name of a dtype that is given by its name, or as torch's or NumPy's, as ops take them."""
+    name = dtype.__name__ if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
+    if name not in allowed:
+        expected = f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+        raise _error(op, "dtype", expected, repr(dtype), TypeError)
+    return name
 
 
 def _check_matrix(op: str, argument: str, array: Any, shape: tuple[Any, ...] | None = None) -> None:
@@ -68,7 +91,7 @@ def _check_matrix(op: str, argument: str, array: Any, shape: tuple[Any, ...] | N
 
 
 def w4a16_quantize(
-    w: Any, group_size: int = 128, symmetric: bool = True, *, dtype: str | None = None
+    w: Any, group_size: int = 128, symmetric: bool = True, *, dtype: Any = None
 ) -> tuple[Any, Any, Any]:
     """Weights to 4-bit codes: (q uint8 [N, K], scales [N, K / group_size], zeros or None).
 
@@ -86,15 +109,17 @@ def w4a16_quantize(
     """
     op = "w4a16_quantize"
     _check_matrix(op, "w", w)
+    if _is_torch(w):
+        w = w.detach()
     xp = _namespace(w)
     name = _dtype_name(w)
     if name not in ("float64", "float32", "float16", "bfloat16"):
         raise _error(op, "w", "floating-point weights", name, TypeError)
-    dtype = dtype or (name if name in _SHORT else "float16")
-    if dtype not in _SHORT:
-        raise _error(op, "dtype", "float16 or bfloat16", repr(dtype))
+    if dtype is None:
+        dtype = name if name in _SHORT else "float16"
+    dtype = checked_dtype(op, dtype)
     rows, columns = map(int, w.shape)
-    _check_groups(op, "group_size", group_size, columns)
+    group_size = _checked_group(op, "group_size", group_size, columns)
     groups = cast(w, "float32").reshape(rows, columns // group_size, group_size)
     if not bool(xp.isfinite(groups).all()):
         raise _error(op, "w", "finite weights", "infinities or NaN")
@@ -122,12 +147,17 @@ def w4a16_quantize(
     return cast(codes.reshape(rows, columns), "uint8"), scales, zeros
 
 
-def _check_groups(op: str, argument: str, group_size: int, columns: int) -> None:
-    if not isinstance(group_size, int) or isinstance(group_size, bool) or group_size <= 0:
+def _checked_group(op: str, argument: str, group_size: Any, columns: int) -> int:
+    try:
+        size = 0 if isinstance(group_size, bool) else operator.index(group_size)
+    except TypeError:
+        size = 0
+    if size <= 0:
         raise _error(op, argument, "a positive number of columns", repr(group_size))
-    problem = W4Format(group_size, False, "f16").problem_with(columns)
+    problem = W4Format(size, False, "f16").problem_with(columns)
     if problem is not None:
         raise ValueError(f"{op}: argument '{argument}': expected {problem}")
+    return size
 
 
 # ---- pack ----
@@ -140,7 +170,9 @@ def w4a16_pack(q: Any, scales: Any, zeros: Any = None, *, order: Any = None) -> 
     scales: float16 or bfloat16 [N, G] for groups of K / G columns: 32, 64, a multiple of 128, or K.
         Activations will have this dtype.
     zeros: [N, G] of any dtype, or None: weight = scale * (q - zero). Without, weight = scale *
-        (q - 8) for uint8, scale * q for int8.
+        (q - 8) for uint8, scale * q for int8. They are stored in the dtype of the scales, and with
+        int8 codes as zero + 8: rounded where they are no small integers, and refused where they
+        become infinite.
     order: [K] integers where columns of q are not in the order of x's: column k of q multiplies
         column order[k] of x.
 
@@ -171,11 +203,10 @@ def w4a16_pack(q: Any, scales: Any, zeros: Any = None, *, order: Any = None) -> 
         raise _error(
             op, "scales", f"a number of groups that divides K = {columns}", f"{groups} groups"
         )
-    group_size = columns // groups if groups else 128
-    _check_groups(op, "scales", group_size, columns)
+    group_size = _checked_group(op, "scales", columns // groups if groups else 128, columns)
     if zeros is not None:
         _check_matrix(op, "zeros", zeros, (rows, groups))
-        zeros = cast(cast(zeros, "float32") + (8 if signed else 0), dtype)
+        zeros = cast_finite(op, "zeros", cast(zeros, "float64") + (8 if signed else 0), dtype)
     if signed:
         q = cast(q + 8, "uint8")
     fmt = W4Format(group_size, zeros is not None, _SHORT[dtype], order is not None)
@@ -244,7 +275,8 @@ def split_packed(w: QuantTensor, fmt: W4Format) -> tuple[Any, Any]:
 def w4a16_unpack(packed: QuantTensor) -> tuple[Any, Any, Any]:
     """What was given to `w4a16_pack`, exactly: (q uint8 [N, K], scales, zeros or None).
 
-    Signed codes and zeros come back 8 larger; columns that were given an `order` stay in it.
+    Signed codes and zeros come back 8 larger. Columns that were given an `order` stay in it, and
+    `w4a16_order` says which: both together make the same weight again.
 
     >>> import numpy as np
     >>> q, scales = np.full((2, 64), 3, np.uint8), np.ones((2, 2), np.float16)
@@ -270,16 +302,36 @@ def _unpacked(blocks: Any, rows: int, columns: int, fmt: W4Format) -> Any:
     return tuple(part.to(blocks.device) for part in parts)
 
 
+def w4a16_order(packed: QuantTensor) -> Any:
+    """The column of x that each column of the codes multiplies, int32 [K]; None where they agree.
+
+    >>> import numpy as np
+    >>> q, scales = np.zeros((1, 32), np.uint8), np.ones((1, 1), np.float16)
+    >>> packed = ac4k.w4a16_pack(q, scales, order=np.arange(32)[::-1])
+    >>> ac4k.w4a16_order(packed)[:3].tolist()
+    [31, 30, 29]
+    >>> ac4k.w4a16_order(ac4k.w4a16_pack(q, scales)) is None
+    True
+    """
+    fmt = w4_of("w4a16_order", packed)
+    matrix_shape("w4a16_order", "packed", packed)
+    return split_packed(packed, fmt)[1]
+
+
 def w4a16_dequantize(packed: QuantTensor, dtype: Any = "float32") -> Any:
     """The weights [N, K] that packed ones stand for, computed in float32.
+
+    dtype: "float64", "float32", "float16" or "bfloat16".
 
     >>> import numpy as np
     >>> w = ac4k.w4a16_pack(np.full((1, 32), 9, np.uint8), np.full((1, 1), 0.5, np.float16))
     >>> float(ac4k.w4a16_dequantize(w).sum())
     16.0
     """
-    fmt = w4_of("w4a16_dequantize", packed)
-    rows, columns = matrix_shape("w4a16_dequantize", "packed", packed)
+    op = "w4a16_dequantize"
+    fmt = w4_of(op, packed)
+    name = checked_dtype(op, dtype, ("float64", "float32", *_SHORT))
+    rows, columns = matrix_shape(op, "packed", packed)
     blocks, order = split_packed(packed, fmt)
     q, scales, zeros = (cast(part, "float32") for part in _unpacked(blocks, rows, columns, fmt))
     grouped = q.reshape(rows, columns // fmt.group_size, fmt.group_size)
@@ -288,7 +340,7 @@ def w4a16_dequantize(packed: QuantTensor, dtype: Any = "float32") -> Any:
         ordered = _namespace(values).zeros_like(values)
         ordered[:, cast(order, "int64")] = values
         values = ordered
-    return cast(values, str(dtype).removeprefix("torch."))
+    return cast(values, name)
 
 
 # ---- multiply ----
@@ -337,7 +389,7 @@ def w4a16_linear(
         )
     blocks, order = split_packed(packed, fmt)
     if order is not None:
-        x = x.index_select(-1, order) if _is_torch(x) else _namespace(x).take(x, order, -1)
+        x = _gathered(x, order)
     return ops.w4a16_gemm(
         x,
         blocks,
@@ -350,3 +402,12 @@ def w4a16_linear(
         config=config,
         **({} if out is None else {"out": out}),
     )
+
+
+def _gathered(x: Any, order: Any) -> Any:
+    """x in the order of the weight's columns; either may be NumPy's or torch's."""
+    if _is_torch(x):
+        return x.index_select(-1, sys.modules["torch"].as_tensor(order, device=x.device))
+    import numpy
+
+    return numpy.take(x, numpy.asarray(order), -1)

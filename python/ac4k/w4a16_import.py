@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from ac4k._checkpoint_folder import GptqVersion, file_of_tensors, gptq_version
 from ac4k.quant_tensor import QuantTensor
-from ac4k.w4a16 import cast, w4a16_pack
-
-GptqVersion = Literal["v1", "v2"]
+from ac4k.w4a16 import cast_finite, checked_dtype, w4a16_pack
 
 # Which column of eight each nibble of an AWQ word is, lowest first.
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -21,14 +20,15 @@ def w4a16_from_gptq(
     g_idx: Any = None,
     *,
     version: GptqVersion = "v1",
-    dtype: str | None = None,
+    dtype: Any = None,
 ) -> QuantTensor:
     """A packed weight from the tensors of a GPTQ layer.
 
     qweight: int32 [K / 8, N]. qzeros: int32 [G, N / 8], less one in version "v1", as they are in
         "v2". scales: [G, N]. g_idx: int32 [K], the group of each column, or None where groups
         follow each other. NumPy or torch.
-    dtype: of the activations, "float16" or "bfloat16"; that of the scales by default.
+    dtype: of the activations, "float16" or "bfloat16"; that of the scales by default. Scales are
+        rounded to it; ones that become infinite are refused.
 
     With act-order (a g_idx that jumps) columns are sorted by group and `w4a16_linear` gathers those
     of x. Zero points that are all 8 are left out: the weight is symmetric.
@@ -39,8 +39,7 @@ def w4a16_from_gptq(
     QuantTensor(w4_g128_f16, shape=(64, 128), packed)
     """
     op = "w4a16_from_gptq"
-    if version not in ("v1", "v2"):
-        raise ValueError(f"{op}: argument 'version': expected v1 or v2, got {version!r}")
+    _check_version(op, version)
     numpy_tensors = _as_numpy(op, qweight=qweight, qzeros=qzeros, scales=scales, g_idx=g_idx)
     words, zero_words, steps, groups_of = numpy_tensors
     _check_dims(op, "qweight", words, 2)
@@ -56,16 +55,14 @@ def w4a16_from_gptq(
         order = _order_of(op, groups_of, columns, groups)
     if order is not None:
         codes = codes[order]
-    return _packed(qweight, codes, steps, zeros, order, dtype)
+    return _packed(op, qweight, codes, steps, zeros, order, dtype)
 
 
-def w4a16_from_awq(
-    qweight: Any, qzeros: Any, scales: Any, *, dtype: str | None = None
-) -> QuantTensor:
+def w4a16_from_awq(qweight: Any, qzeros: Any, scales: Any, *, dtype: Any = None) -> QuantTensor:
     """A packed weight from the tensors of an AWQ layer.
 
     qweight: int32 [K, N / 8]. qzeros: int32 [G, N / 8]. scales: [G, N]. NumPy or torch.
-    dtype: of the activations, "float16" or "bfloat16"; that of the scales by default.
+    dtype: as in `w4a16_from_gptq`.
 
     >>> import numpy as np
     >>> qweight, qzeros = np.zeros((128, 8), np.int32), np.zeros((1, 8), np.int32)
@@ -79,25 +76,33 @@ def w4a16_from_awq(
     columns, rows = words.shape[0], words.shape[1] * 8
     _check_scales(op, steps, zero_words, rows, columns)
     codes = _nibbles(words, _AWQ_ORDER, axis=1)
-    return _packed(qweight, codes, steps, _nibbles(zero_words, _AWQ_ORDER, axis=1), None, dtype)
+    zeros = _nibbles(zero_words, _AWQ_ORDER, axis=1)
+    return _packed(op, qweight, codes, steps, zeros, None, dtype)
 
 
 def w4a16_load(
-    path: str | Path, prefix: str, *, dtype: str | None = None, version: GptqVersion | None = None
+    path: str | Path, prefix: str, *, dtype: Any = None, version: GptqVersion | None = None
 ) -> QuantTensor:
     """A packed weight from a safetensors checkpoint, GPTQ or AWQ.
 
-    path: a `.safetensors` file, or the `.index.json` of several.
+    path: a `.safetensors` file, the `.index.json` of several, or a folder with model.safetensors
+        or its index.
     prefix: the layer, such as "model.layers.0.mlp.up_proj": its tensors are prefix + ".qweight",
         ".qzeros", ".scales" and, for GPTQ, maybe ".g_idx".
-    dtype: as in `w4a16_from_gptq`. version: of GPTQ's zero points, "v1" unless told otherwise.
+    dtype: as in `w4a16_from_gptq`.
+    version: of GPTQ's zero points. None goes by the `checkpoint_format` of quantize_config.json or
+        config.json beside the file ("gptq_v2" is "v2"), and is "v1" where they do not say.
 
     What the tensors are follows from their shapes. The result is over NumPy; `.to(device)` makes a
     torch tensor of it.
     """
     from ac4k._safetensors import Checkpoint
 
-    checkpoint = Checkpoint(path)
+    op = "w4a16_load"
+    if version is not None:
+        _check_version(op, version)
+    file = file_of_tensors(op, Path(path))
+    checkpoint = Checkpoint(file)
     names = {part: f"{prefix}.{part}" for part in ("qweight", "qzeros", "scales", "g_idx")}
     for part in ("qweight", "qzeros", "scales"):
         if names[part] not in checkpoint:
@@ -106,19 +111,25 @@ def w4a16_load(
             )
             known = ", ".join(layers[:5]) + (", ..." if len(layers) > 5 else "")
             raise ValueError(
-                f"w4a16_load: argument 'prefix': expected a quantised layer of {path} "
+                f"{op}: argument 'prefix': expected a quantised layer of {path} "
                 f"({known or 'it has none'}), got {prefix!r}, which has no {part}"
             )
     qweight, qzeros, scales = (checkpoint[names[p]] for p in ("qweight", "qzeros", "scales"))
-    _check_dims("w4a16_load", names["qweight"], qweight, 2)
-    _check_dims("w4a16_load", names["scales"], scales, 2)
+    _check_dims(op, names["qweight"], qweight, 2)
+    _check_dims(op, names["scales"], scales, 2)
     if qweight.shape[1] * 8 == scales.shape[1]:
         return w4a16_from_awq(qweight, qzeros, scales, dtype=dtype)
     g_idx = checkpoint.get(names["g_idx"], None)
-    return w4a16_from_gptq(qweight, qzeros, scales, g_idx, version=version or "v1", dtype=dtype)
+    version = version or gptq_version(op, file.parent)
+    return w4a16_from_gptq(qweight, qzeros, scales, g_idx, version=version, dtype=dtype)
 
 
 # ---- details ----
+
+
+def _check_version(op: str, version: str) -> None:
+    if version not in ("v1", "v2"):
+        raise ValueError(f"{op}: argument 'version': expected v1 or v2, got {version!r}")
 
 
 def _as_numpy(op: str, **tensors: Any) -> tuple[Any, Any, Any, Any]:
@@ -219,19 +230,12 @@ def _order_of(op: str, g_idx: Any, columns: int, groups: int) -> Any:
 
 
 def _packed(
-    like: Any, codes: Any, scales: Any, zeros: Any, order: Any, dtype: str | None
+    op: str, like: Any, codes: Any, scales: Any, zeros: Any, order: Any, dtype: Any
 ) -> QuantTensor:
     """From [K, N] and [G, N] to a weight of the kind, and on the device, of `like`."""
-    import numpy
-
-    dtype = dtype or ("float16" if scales.dtype.name == "float32" else scales.dtype.name)
-    if dtype not in ("float16", "bfloat16"):
-        raise ValueError(f"w4a16: argument 'dtype': expected float16 or bfloat16, got {dtype!r}")
+    if dtype is None:
+        dtype = "float16" if scales.dtype.name == "float32" else scales.dtype.name
+    scales = cast_finite(op, "scales", scales.T, checked_dtype(op, dtype))
     symmetric = bool((zeros == 8).all())
-    packed = w4a16_pack(
-        numpy.ascontiguousarray(codes.T),
-        cast(numpy.ascontiguousarray(scales.T), dtype),
-        None if symmetric else numpy.ascontiguousarray(zeros.T),
-        order=order,
-    )
+    packed = w4a16_pack(codes.T, scales, None if symmetric else zeros.T, order=order)
     return packed.to(like.device) if hasattr(like, "detach") else packed

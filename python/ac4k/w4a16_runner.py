@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Literal, NamedTuple
 
 from ac4k import _native
 from ac4k.packed_linear import device_numbers
 from ac4k.quant_tensor import QuantTensor
-from ac4k.w4a16 import Activation, split_packed, w4_of, w4a16_linear
+from ac4k.w4a16 import Activation, checked_dtype, split_packed, w4_of, w4a16_linear
 
 Quant = Literal["per_channel", "group", "group_zeros"]
 
@@ -37,11 +38,7 @@ class W4A16Runner:
     """
 
     def __init__(self, dtype: Any, quant: Quant = "group", device: Any = "cpu") -> None:
-        name = str(dtype).removeprefix("torch.")
-        if name not in ("float16", "bfloat16"):
-            raise TypeError(
-                f"W4A16Runner: argument 'dtype': expected float16 or bfloat16, got {dtype!r}"
-            )
+        name = checked_dtype("W4A16Runner", dtype)
         if quant not in _QUANTS:
             raise ValueError(
                 f"W4A16Runner: argument 'quant': expected {', '.join(_QUANTS)}, got {quant!r}"
@@ -58,8 +55,13 @@ class W4A16Runner:
         """Names of the kernels that can multiply this size, by number; the first is "auto"."""
         return _native.C.w4a16_configs(self._handle, M, N, K)
 
-    def best_config(self, M: int, N: int, K: int, group_size: int) -> int:
-        """The config for a size: as `tune` found here, now or earlier; else by table."""
+    def best_config(self, M: int, N: int, K: int, group_size: int | None = None) -> int:
+        """The config for a size: as `tune` found here, now or earlier; else by table.
+
+        group_size: 128 unless told otherwise, and K for "per_channel".
+        """
+        if group_size is None:
+            group_size = K if self.quant == "per_channel" else 128
         return _native.C.w4a16_best_config(self._handle, M, N, K, group_size)
 
     def gemm(
@@ -76,10 +78,13 @@ class W4A16Runner:
     ) -> Any:
         """activation(alpha * x W^T + bias) + residual, as `w4a16_linear`.
 
-        config: a number or a name of `configs`; None asks `best_config`.
+        config: a number or a name of `configs`; None asks `best_config`, and under torch.compile,
+            which asks for any M at once, leaves the choice to the library.
         """
         M, N, K, group_size = self._sizes("gemm", x, packed)
-        if config is None:
+        if config is None and _is_compiling():
+            number = 0
+        elif config is None:
             number = self.best_config(M, N, K, group_size)
         elif isinstance(config, str):
             names = self.configs(M, N, K)
@@ -142,5 +147,10 @@ class W4A16Runner:
             raise ValueError(f"{op}: argument 'x': expected [..., {K}], got {shape or type(x)}")
         M = 1
         for size in shape[:-1]:
-            M *= int(size)
+            M *= size
         return M, N, K, fmt.group_size
+
+
+def _is_compiling() -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_compiling()

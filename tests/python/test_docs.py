@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -182,3 +183,21 @@ def test_the_readmes_code_runs(tmp_path: Path) -> None:
         [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ---- C++ in the documents -------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_whole_programs_compile(tmp_path: Path) -> None:
+    code = re.compile(r"^```cpp\n(.*?)^```", re.DOTALL | re.MULTILINE)
+    programs = [text for path in documents() for text in code.findall(path.read_text())]
+    programs = [text for text in programs if "int main(" in text]
+    assert programs
+    for text in programs:
+        source = tmp_path / "program.cpp"
+        source.write_text(text)
+        strict = ("-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+        command = ("g++", *strict, "-I", ROOT / "include", source)
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

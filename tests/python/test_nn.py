@@ -190,6 +190,17 @@ def test_layers_that_are_no_longer_plain(device: str) -> None:
     torch.testing.assert_close(mlp(x), theirs(x))
 
 
+def test_packed_weights_stay_apart() -> None:
+    mlp = GatedMLP(256, 128).bfloat16()
+    x = random(3, 256, dtype=torch.bfloat16, device="cpu")
+    for layer in (mlp.gate_proj, mlp.up_proj, mlp.down_proj):
+        packed = ac4k.w4a16_pack(*ac4k.w4a16_quantize(layer.weight))
+        layer.weight = torch.nn.Parameter(packed, requires_grad=False)
+    expected = mlp(x)
+    mlp.to("cpu", torch.bfloat16).load_state_dict(mlp.state_dict())
+    assert torch.equal(mlp(x), expected)
+
+
 def test_meta_device() -> None:
     with torch.device("meta"):
         mlp = GatedMLP(16, 32)

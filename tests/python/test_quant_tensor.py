@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,26 @@ def test_leading_dims_can_be_indexed(layout: str, kind: str) -> None:
         assert tuple(experts[1, 3].shape) == (96,)
     with pytest.raises(IndexError, match=r"first [012] dims"):
         experts[:, :, 32:] if layout == "gguf" else experts[:, 3:]
+    assert bytes(np.asarray(experts[np.int64(2)].raw)) == bytes(np.asarray(one.raw))
+
+
+@pytest.mark.parametrize("index", [True, 1.5, np.array([1]), "1"])
+def test_other_indices_are_refused(index: Any) -> None:
+    experts = QuantTensor(random_bytes((4, 5, 2, 18)), "q4_0", (4, 5, 64))
+    with pytest.raises(TypeError, match=r"q4_0, shape=\(4, 5, 64\)\): expected an int or a slice"):
+        experts[index]
+
+
+def test_numpy_makes_no_array_of_it() -> None:
+    blocks = QuantTensor(random_bytes((5, 2, 18)), "q4_0", (5, 64))
+    packed = QuantTensor(random_bytes((2304,)), "q4_0", (5, 64), "packed")
+    for weight in (blocks, packed):
+        for operation in (np.asarray, np.sum, lambda w: np.ones((2, 5)) @ w):
+            with pytest.raises(NotImplementedError, match=r"q4_0.*NumPy.*\.raw.*dequantize"):
+                operation(weight)
+    assert [each.shape for each in blocks] == [(64,)] * 5
+    with pytest.raises(IndexError, match="first 0 dims"):
+        list(packed)
 
 
 def test_shapes_can_be_of_any_rank_or_empty() -> None:
@@ -123,6 +144,9 @@ def test_packed_data_may_have_any_dims_of_the_right_size() -> None:
     ("arguments", "error", "text"),
     [
         ((random_bytes((5, 2, 18)), "q9_9", (5, 64)), ValueError, "'fmt'.*q4_0.*'q9_9'"),
+        ((random_bytes((5, 2, 18)), None, (5, 64)), ValueError, "'fmt'.*q4_0.*got None"),
+        ((random_bytes((5, 2, 18)), "q4_0", 5), TypeError, "'shape'.*integers, got 5"),
+        ((random_bytes((5, 2, 18)), "q4_0", (5, 64.0)), TypeError, "'shape'.*integers, got"),
         ((random_bytes((5, 2, 18)), "q4_0", (5, 65)), ValueError, "'shape'.*multiple of 32"),
         ((random_bytes((5, 2, 18)), "q4_0", ()), ValueError, "'shape'.*multiple of 32"),
         ((random_bytes((5, 2, 18)), "q4_0", (-5, 64)), ValueError, "'shape'.*>= 0"),
@@ -161,6 +185,31 @@ def test_dequantize(kind: str) -> None:
     assert np.array_equal(np.asarray(result), expected)
     with pytest.raises(NotImplementedError, match=r"iq1_s.*expected one of q4_0"):
         quantized("iq1_s", (1, 256)).dequantize()
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize("shape", [(3, 70, 96), (2, 2, 64, 64), (0, 70, 96), (3, 0, 96)])
+def test_stacked_packed_weights_are_dequantized(shape: tuple[int, ...], kind: str) -> None:
+    values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    blocks = ac4k.quantize(values, "q8_0")
+    packed = [ac4k.pack(blocks[i], "q8_0").raw.reshape(-1) for i in np.ndindex(shape[:-2])]
+    raw = np.concatenate([np.zeros(0, np.uint8), *packed])
+    experts = QuantTensor(
+        raw.reshape(*shape[:-2], packed_bytes("q8_0", *shape[-2:])), "q8_0", shape, "packed"
+    )
+    if kind == "torch":
+        experts = experts.to("cpu")
+    assert np.array_equal(np.asarray(ac4k.unpack(experts).raw), blocks)
+    assert np.array_equal(np.asarray(experts.dequantize()), ac4k.dequantize(blocks, "q8_0"))
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_ops_ask_for_its_bytes(kind: str) -> None:
+    weight = QuantTensor(random_bytes((5, 2, 18)), "q4_0", (5, 64))
+    if kind == "torch":
+        weight = weight.to("cpu")
+    with pytest.raises((TypeError, NotImplementedError), match=r"argument 'q': .*`\.raw`"):
+        ac4k.dequantize(weight, "q4_0")
 
 
 # ---- As a torch tensor ----------------------------------------------------------------------
@@ -259,6 +308,28 @@ def test_torch_load_in_a_process_that_only_imports_both(tmp_path: Path) -> None:
     assert done.stdout.startswith("QuantTensor(q4_0"), done.stderr
 
 
+def test_safetensors_files_hold_what_a_state_dict_is(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    layer = Layer(quantized("q4_k", (5, 256), "packed"))
+    path = tmp_path / "layer.safetensors"
+    with pytest.raises(NotImplementedError, match=r"`\.raw`"):
+        safetensors.save_file(layer.state_dict(), path)
+    tensors, metadata = ac4k.flatten_state_dict(layer.state_dict())
+    safetensors.save_file(tensors, path, metadata)
+    with safetensors.safe_open(path, "pt") as file:
+        loaded = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        state = ac4k.unflatten_state_dict(loaded, file.metadata())
+    target = Layer(quantized("q4_k", (5, 256), "packed"))
+    target.weight.raw.zero_()
+    target.load_state_dict(state)
+    for name, tensor in layer.state_dict().items():
+        assert torch.equal(target.state_dict()[name], tensor)
+    assert ac4k.unflatten_state_dict(tensors, None) == tensors
+    for text in ("{", "3", '{"weight": 3}', '{"weight": ["q4_k"]}', '{"weight": ["q4_0", [5], 1]}'):
+        with pytest.raises(ValueError, match="unflatten_state_dict: argument 'metadata': expected"):
+            ac4k.unflatten_state_dict(tensors, {"ac4k.quant_tensors": text})
+
+
 def test_copies_are_deep() -> None:
     layer = Layer(quantized())
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
@@ -284,6 +355,69 @@ def test_arithmetic_is_refused_by_name() -> None:
         quantized().copy_(torch.zeros(5, 96, dtype=torch.uint8))
 
 
+# ---- The memory behind a torch tensor --------------------------------------------------------
+
+
+def test_sharing_memory_shares_the_bytes() -> None:
+    weight = quantized()
+    assert not weight.is_shared()
+    assert weight.share_memory_() is weight
+    assert weight.is_shared()
+    assert weight.raw.is_shared()
+    layer = Layer(quantized())
+    layer.share_memory()
+    assert isinstance(layer.weight, nn.Parameter)
+    assert layer.weight.is_shared()
+    assert layer.other.is_shared()
+    # Who gets it, as a worker would, sees what is written afterwards.
+    other = ForkingPickler.loads(ForkingPickler.dumps(layer.weight))
+    layer.weight.raw.fill_(7)
+    assert other.raw.unique().tolist() == [7]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        torch.from_dlpack,
+        np.from_dlpack,
+        np.asarray,
+        lambda w: w.cpu().numpy(),
+        lambda w: w.tolist(),
+        lambda w: w.storage(),
+        lambda w: w.data_ptr(),
+        lambda w: w.apply_(lambda value: value),
+        lambda w: torch.cat([w, w]),
+        lambda w: torch._foreach_add([w], [w]),
+        lambda w: torch.add(torch.zeros(5, 96), 1, out=w),
+    ],
+)
+def test_elements_that_are_nowhere_are_refused(operation: Any) -> None:
+    for weight in (quantized(), nn.Parameter(quantized(), requires_grad=False)):
+        with pytest.raises(NotImplementedError, match=r"q4_0.*not supported.*`\.raw`"):
+            operation(weight)
+
+
+def test_c_code_gets_no_null_pointer() -> None:
+    weight = quantized()
+    with pytest.raises(RuntimeError, match="data pointer"):
+        torch.utils.dlpack.to_dlpack(weight)
+    assert not hasattr(type(weight), "__dlpack_c_exchange_api__")
+    assert weight.untyped_storage().share_memory_().nbytes() == 0
+    assert torch.empty(3, dtype=torch.uint8).set_(weight.untyped_storage()).numel() == 0
+
+
+def test_data_is_replaced_as_a_whole() -> None:
+    layer = Layer(quantized())
+    source = layer.weight.clone()
+    assert layer.weight.data.raw.data_ptr() == layer.weight.raw.data_ptr()
+    layer.weight.data = source
+    assert layer.weight.raw.data_ptr() == source.raw.data_ptr()
+    assert isinstance(layer.weight, nn.Parameter)
+    for other in (torch.zeros(5, 96, dtype=torch.uint8), quantized("q4_1", (5, 96))):
+        with pytest.raises(TypeError, match="data: expected two alike"):
+            layer.weight.data = other
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_torch_compile_sees_bytes_and_format(backend: str) -> None:
     def first_scales(x: torch.Tensor, weight: Any) -> torch.Tensor:
@@ -303,6 +437,19 @@ def test_torch_compile_sees_bytes_and_format(backend: str) -> None:
         lambda x: first_scales(x, module.weight), fullgraph=True, backend=backend
     )
     torch.testing.assert_close(by_module(x), first_scales(x, weight))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, blocks: ac4k.linear(x + 1, ac4k.pack(blocks, "q8_0")) + 1,
+        lambda x, blocks: x @ QuantTensor(blocks.clone(), "q8_0", (70, 96)).dequantize().t(),
+    ],
+)
+def test_making_one_breaks_a_graph(function: Any) -> None:
+    x, blocks = torch.randn(3, 96), ac4k.quantize(torch.randn(70, 96), "q8_0")
+    compiled = torch.compile(function, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, blocks), function(x, blocks))
 
 
 # ---- As the weight of a layer ---------------------------------------------------------------
@@ -343,6 +490,22 @@ def test_linear_layers_follow_autocast() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         result = layer(x)
     assert torch.equal(result, layer.bfloat16()(x.bfloat16()))
+
+
+def test_linear_layers_take_inputs_of_any_strides() -> None:
+    layer, _ = linear_layer()
+    x = torch.randn(2, 256, 3, dtype=torch.bfloat16).transpose(1, 2)
+    assert torch.equal(layer(x), layer(x.contiguous()))
+    bias = torch.randn(70, 2, dtype=torch.bfloat16)[:, 0]
+    expected = nn.functional.linear(x, layer.weight, bias.clone())
+    assert torch.equal(nn.functional.linear(x, layer.weight, bias), expected)
+    with pytest.raises(ValueError, match="expected a contiguous last dim"):
+        ac4k.linear(x, layer.weight)
+
+
+def test_linear_layers_have_shapes_on_meta() -> None:
+    layer, x = linear_layer()[0].to("meta"), torch.empty(3, 256, dtype=torch.bfloat16)
+    assert layer(x.to("meta")).shape == (3, 70)
 
 
 def test_linear_layers_travel() -> None:

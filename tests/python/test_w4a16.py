@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -101,8 +102,25 @@ def test_quantize_refusals() -> None:
         ac4k.w4a16_quantize(torch.full((1, 128), torch.inf))
     with pytest.raises(ValueError, match="whose scales are float16"):
         ac4k.w4a16_quantize(w * 1e7)
-    with pytest.raises(ValueError, match="'dtype': expected float16 or bfloat16"):
-        ac4k.w4a16_quantize(w, dtype="float32")
+    for dtype in ("float32", "bf16", torch.float32, np.float32, np.dtype("float64"), 3):
+        with pytest.raises(TypeError, match="'dtype': expected float16 or bfloat16, got"):
+            ac4k.w4a16_quantize(w, dtype=dtype)
+
+
+def test_quantize_takes_numbers_and_dtypes_of_any_kind() -> None:
+    w = torch.randn(4, 256)
+    expected = ac4k.w4a16_quantize(w, 64, dtype="bfloat16")
+    for dtype in (torch.bfloat16, ml_dtypes.bfloat16, np.dtype(ml_dtypes.bfloat16)):
+        got = ac4k.w4a16_quantize(w, np.int64(64), dtype=dtype)
+        assert torch.equal(got[0], expected[0])
+        assert torch.equal(got[1], expected[1])
+
+
+def test_quantised_parameters_need_no_gradient() -> None:
+    for symmetric in (True, False):
+        _, scales, zeros = ac4k.w4a16_quantize(torch.nn.Linear(256, 8).weight, 128, symmetric)
+        assert not scales.requires_grad
+        assert zeros is None or not zeros.requires_grad
 
 
 # ---- pack ----
@@ -150,6 +168,62 @@ def test_signed_codes_and_zeros_of_any_dtype() -> None:
     assert torch.equal(plain.raw, ac4k.w4a16_pack(q, scales).raw)
     by_numpy = ac4k.w4a16_pack(q.numpy(), scales.numpy(), zeros.numpy().astype(np.uint8))
     assert np.array_equal(by_numpy.raw, ac4k.w4a16_pack(q, scales, zeros).raw.numpy())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_zeros_are_rounded_to_the_dtype_of_scales(dtype: torch.dtype) -> None:
+    """What signed codes make of them, 8 more, too."""
+    q, scales, _ = random_weight(6, 256, 64, dtype)
+    zeros = torch.rand(6, 4)
+    assert torch.equal(ac4k.w4a16_unpack(ac4k.w4a16_pack(q, scales, zeros))[2], zeros.to(dtype))
+    signed = ac4k.w4a16_pack((q.int() - 8).to(torch.int8), scales, zeros)
+    assert torch.equal(ac4k.w4a16_unpack(signed)[2], (zeros.double() + 8).to(dtype))
+
+
+def test_finite_zeros_stay_finite() -> None:
+    q, scales, zeros = random_weight(4, 256, 128, torch.float16, "integer")
+    zeros = zeros.float()
+    zeros[1, 1] = 70000
+    for array in (zeros, zeros.numpy(), zeros.int()):
+        with pytest.raises(
+            ValueError, match="'zeros': expected numbers that float16 can hold, got 7"
+        ):
+            ac4k.w4a16_pack(q, scales, array)
+    zeros[1, 1] = torch.inf
+    assert ac4k.w4a16_unpack(ac4k.w4a16_pack(q, scales, zeros))[2][1, 1] == torch.inf
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_order_comes_back(kind: str) -> None:
+    q, scales, zeros = random_weight(5, 256, 64, torch.float16, "integer")
+    order = torch.randperm(256)
+    given = (q, scales, zeros, order)
+    if kind == "numpy":
+        given = tuple(part.numpy() for part in given)
+    packed = ac4k.w4a16_pack(*given[:3], order=given[3])
+    found = ac4k.w4a16_order(packed)
+    assert isinstance(found, type(given[3]))
+    assert found.tolist() == order.tolist()
+    again = ac4k.w4a16_pack(*ac4k.w4a16_unpack(packed), order=found)
+    assert again.format == packed.format
+    assert (again.raw == packed.raw).all()
+    assert ac4k.w4a16_order(ac4k.w4a16_pack(*given[:3])) is None
+    with pytest.raises(TypeError, match="w4a16_order: argument 'packed': expected a QuantTensor"):
+        ac4k.w4a16_order(q)
+
+
+def test_dequantize_takes_dtypes_of_any_kind() -> None:
+    packed = ac4k.w4a16_pack(*random_weight(5, 256, 64))
+    by_numpy = ac4k.w4a16_pack(
+        *(part.numpy() for part in random_weight(5, 256, 64, torch.half)[:2])
+    )
+    for dtype in ("float16", torch.float16, np.float16, np.dtype("float16")):
+        assert ac4k.w4a16_dequantize(packed, dtype).dtype == torch.float16
+        assert by_numpy.dequantize(dtype).dtype == np.float16
+    for dtype in ("bf16", "int8", torch.int8, None, float):
+        for weight in (packed, by_numpy):
+            with pytest.raises(TypeError, match="w4a16_dequantize: argument 'dtype': expected"):
+                ac4k.w4a16_dequantize(weight, dtype)
 
 
 def test_pack_refusals() -> None:
@@ -239,6 +313,23 @@ def test_modules_state_dicts_and_devices(device: str, ordered: bool) -> None:
 
 
 # ---- multiply ----
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_numpy_and_torch_meet(ordered: bool) -> None:
+    given = random_weight(9, 256, 64, torch.float16, "integer")
+    order = torch.randperm(256) if ordered else None
+    packed = ac4k.w4a16_pack(*given, order=order)
+    by_numpy = ac4k.QuantTensor(packed.raw.numpy(), packed.format, packed.shape, "packed")
+    x = torch.randn(3, 256).half()
+    expected = ac4k.w4a16_linear(x, packed)
+    mixed = ac4k.w4a16_linear(x, by_numpy)
+    assert isinstance(mixed, torch.Tensor)
+    assert torch.equal(mixed, expected)
+    for weight in (packed, by_numpy):
+        got = ac4k.w4a16_linear(x.numpy(), weight)
+        assert isinstance(got, np.ndarray)
+        assert np.array_equal(got, expected.numpy())
 
 
 @pytest.mark.parametrize("zeros", ["none", "integer", "floating"])

@@ -128,8 +128,23 @@ def test_refusals() -> None:
     refused("'g_idx': expected shape", g_idx=good["g_idx"][:100])
     refused("'g_idx': expected 128 columns of each", g_idx=np.zeros(256, np.int32))
     refused("'version'", version="v3")
-    with pytest.raises(ValueError, match="'dtype': expected float16 or bfloat16"):
+    with pytest.raises(TypeError, match="_gptq: argument 'dtype': expected float16 or bfloat16"):
         ac4k.w4a16_from_gptq(**good, dtype="float32")
+
+
+def test_scales_stay_finite_in_any_named_dtype() -> None:
+    tensors = {name: torch.from_numpy(part) for name, part in Layer(64, 256, 64).awq().items()}
+    expected = ac4k.w4a16_from_awq(**tensors, dtype="bfloat16")
+    assert torch.equal(ac4k.w4a16_from_awq(**tensors, dtype=torch.bfloat16).raw, expected.raw)
+    for scale, dtype in ((1e6, torch.bfloat16), (1e6, torch.float32), (3.4e38, torch.float32)):
+        tensors["scales"] = torch.full((4, 64), scale, dtype=dtype)
+        name = "float16" if scale == 1e6 else "bfloat16"
+        with pytest.raises(ValueError, match=f"_awq: argument 'scales': expected .* {name} can ho"):
+            ac4k.w4a16_from_awq(**tensors, dtype=name)
+    good = Layer(64, 256, 128).gptq()
+    good["scales"] = np.full((2, 64), 1e6, np.float32)
+    with pytest.raises(ValueError, match=r"_gptq: argument 'scales': expected .* float16 can hold"):
+        ac4k.w4a16_from_gptq(**good)
 
 
 # ---- files ----
@@ -162,6 +177,54 @@ def test_files_that_safetensors_wrote(tmp_path: Path) -> None:
     index.write_text(json.dumps({"weight_map": {"missing": path.name}}))
     with pytest.raises(ValueError, match="expected tensor 'missing'"):
         Checkpoint(index)["missing"]
+
+
+CONFIGS = {
+    "quantize_config.json": lambda text: {"bits": 4, "checkpoint_format": text},
+    "config.json": lambda text: {"quantization_config": {"checkpoint_format": text}},
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_folders_and_their_configurations(tmp_path: Path, name: str) -> None:
+    writer = pytest.importorskip("safetensors.numpy")
+    layer, awq = Layer(64, 256, 128), Layer(64, 256, 64)
+    tensors = {f"a.{part}": tensor for part, tensor in layer.gptq("v2").items()}
+    tensors |= {f"b.{part}": tensor for part, tensor in awq.awq().items()}
+    with pytest.raises(ValueError, match="w4a16_load: argument 'path': expected a file, or a fold"):
+        ac4k.w4a16_load(tmp_path, "a")
+    writer.save_file(tensors, tmp_path / "model.safetensors")
+    v1 = ac4k.w4a16_from_gptq(**layer.gptq("v2"), version="v1")
+    v2 = ac4k.w4a16_from_gptq(**layer.gptq("v2"), version="v2")
+
+    def load(prefix: str = "a", **options: Any) -> np.ndarray:
+        return ac4k.w4a16_load(tmp_path, prefix, **options).raw
+
+    assert np.array_equal(load(), v1.raw)
+    config = tmp_path / name
+    for text, expected in (("gptq", v1), ("gptq_v2", v2), ("other", v1), (["gptq_v2"], v1)):
+        config.write_text(json.dumps(CONFIGS[name](text)))
+        assert np.array_equal(load(), expected.raw)
+        assert np.array_equal(load(version="v2"), v2.raw)
+    config.write_text(json.dumps({"quantization_config": None}))
+    assert np.array_equal(load(), v1.raw)
+    for damaged in (b"{", b"[]", b"\xff", b"[" * 100_000, b'{"quantization_config": 3}'):
+        config.write_bytes(damaged)
+        if name == "config.json" or b"3" not in damaged:
+            with pytest.raises(ValueError, match=f"'version': expected v1 or v2, or a .*{name}"):
+                load()
+        assert np.array_equal(load(version="v1"), v1.raw)
+    # AWQ has but one version; one that nobody knows is a mistake there, too.
+    assert np.array_equal(load("b"), ac4k.w4a16_from_awq(**awq.awq()).raw)
+    for prefix in ("a", "b"):
+        with pytest.raises(
+            ValueError, match="w4a16_load: argument 'version': expected v1 or v2, g"
+        ):
+            load(prefix, version="v9")
+    index = {"weight_map": dict.fromkeys(tensors, "model-1.safetensors")}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    (tmp_path / "model.safetensors").rename(tmp_path / "model-1.safetensors")
+    assert np.array_equal(load(version="v2"), v2.raw)
 
 
 def entry(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dict[str, Any]:

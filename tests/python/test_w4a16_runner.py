@@ -70,6 +70,31 @@ def test_tuning_is_kept(cache: Path, device: str) -> None:
     assert int(ran.stdout) == len(runner.configs(3, 40, 192)) - 1
 
 
+def test_group_size_of_best_config_has_a_default() -> None:
+    for quant, group in (("group", 128), ("group_zeros", 128), ("per_channel", 384)):
+        runner = ac4k.W4A16Runner(np.float16, quant)
+        assert runner.best_config(3, 40, 384) == runner.best_config(3, 40, 384, group)
+
+
+def test_compiles_whole() -> None:
+    """For any number of tokens at once, so that none is asked for."""
+    runner = ac4k.W4A16Runner(torch.bfloat16, "group")
+    packed = ac4k.w4a16_pack(*random_weight(40, 256, 128))
+    gemm = torch.compile(runner.gemm, fullgraph=True, dynamic=True, backend="aot_eager")
+    for tokens in (2, 3, 50):
+        x = torch.randn(tokens, 256).to(torch.bfloat16)
+        assert torch.equal(gemm(x, packed), ac4k.w4a16_linear(x, packed))
+        assert torch.equal(gemm(x, packed, config=1), ac4k.w4a16_linear(x, packed, config=1))
+
+    class Layer(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return runner.gemm(x, packed)
+
+    tokens = torch.export.Dim("tokens", min=2, max=4096)
+    exported = torch.export.export(Layer(), (x,), dynamic_shapes=({0: tokens},)).module()
+    assert torch.equal(exported(x[:7]), ac4k.w4a16_linear(x[:7], packed))
+
+
 def test_refusals() -> None:
     with pytest.raises(TypeError, match="W4A16Runner: argument 'dtype': expected float16"):
         ac4k.W4A16Runner("float32")

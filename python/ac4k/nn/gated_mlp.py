@@ -54,6 +54,8 @@ class GatedMLP(nn.Module):
         gate, up = self.gate_proj.weight, self.up_proj.weight
         if gate.is_meta or up.is_meta or gate.dtype != up.dtype or gate.device != up.device:
             return
+        if not gate.is_floating_point():  # packed weights have no rows to lie behind each other
+            return
         if self._joined_weight() is not None:
             return
         with torch.no_grad():
