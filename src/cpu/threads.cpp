@@ -12,17 +12,15 @@ namespace {
 constexpr int kMaxThreads = 1024;
 std::atomic<int> requested_threads{0};
 
-// OpenMP's threads are not there in a child of fork, and waiting for them would never end.
-std::atomic<bool> had_threads{false}, lost_threads{false};
-const int watches_forks = pthread_atfork(nullptr, nullptr, [] {
-  if (had_threads.load(std::memory_order_relaxed)) lost_threads.store(true);
-});
+// OpenMP's threads are not there in a child of fork, and waiting for them would never end; whoever
+// had them made, torch for one. So a thread that forks gives its threads back before, and parent
+// and child make new ones. Where OpenMP refuses, in a parallel region, the child does without.
+std::atomic<bool> keeps_threads{false}, lost_threads{false};
+const int watches_forks =
+    pthread_atfork([] { keeps_threads.store(omp_pause_resource_all(omp_pause_hard) != 0); },
+                   nullptr, [] { lost_threads.store(keeps_threads.load()); });
 
 }  // namespace
-
-void note_threads() {
-  if (!had_threads.load(std::memory_order_relaxed)) had_threads.store(true);
-}
 
 int num_threads() {
   const int requested = requested_threads.load(std::memory_order_relaxed);

@@ -11,19 +11,18 @@ namespace ac4k::cpu {
 // else's parallel region: one.
 int threads_for(double work, double grain);
 
-// Of this process from now on; a child forked after it cannot have any.
-void note_threads();
-
-// Runs body(thread) on `count` threads, the caller among them.
+// Runs body(share) for `count` shares, side by side as far as OpenMP has threads for it: its limits
+// may leave fewer than were asked for, which then take several shares.
 template <class Body>
 void run_threads(int count, const Body& body) {
   if (count <= 1) {
     body(0);
     return;
   }
-  note_threads();
 #pragma omp parallel num_threads(count)
-  body(omp_get_thread_num());
+  for (int share = omp_get_thread_num(); share < count; share += omp_get_num_threads()) {
+    body(share);
+  }
 }
 
 }  // namespace ac4k::cpu
