@@ -254,7 +254,7 @@ void decode_tile(const DecodeArgs& args) {
   for (int64_t group = 0; group < groups.size(); ++group) {
     const uint8_t* block = groups[group];
     const ActivationGroup* x[kTokens];
-    for (int t = 0; t < kTokens; ++t) x[t] = args.activations + t * args.token_stride + group;
+    for (int t = 0; t < kTokens; ++t) x[t] = args.activations + t * args.row_stride + group;
     for (int quad = 0; quad < kPackedQuads; ++quad) {
       groups.advance(read_ahead, group, quad);
       const typename Format::Group weights(block, quad);

@@ -29,9 +29,9 @@ template <class Q>
 constexpr float kSumFactors[][2] = {AC4K_FORMAT_POLICIES(AC4K_SUM_FACTOR)};
 #undef AC4K_SUM_FACTOR
 
-// 256 numbers in steps of the result; 0 when one of them is not finite.
+// 256 numbers in steps of the result; 0 when one of them is not finite, or where steps so small are
+// flushed.
 inline float to_fixed_point(const float* x, int16_t (&fixed)[kGroupColumns]) {
-  constexpr float kLargest = 32639;  // 127 * 256 + 127: high and low bytes both fit
   // As integers, which are in the same order and which a compiler compares many at a time.
   constexpr uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
   uint32_t bits[kGroupColumns];
@@ -41,14 +41,19 @@ inline float to_fixed_point(const float* x, int16_t (&fixed)[kGroupColumns]) {
   if (most >= kInfinity) return 0;
   float largest;
   __builtin_memcpy(&largest, &most, sizeof largest);
-  if (largest < kSmallestActivation) largest = kSmallestActivation;
-  const float inverse = kLargest / largest;
+  if (most == 0) largest = 1;
+  // The inverse of tiny steps would be infinite, and denormal ones must not be too small.
+  const bool tiny = largest < 0x1p-100f;
+  const float lift = tiny ? 0x1p100f : 1.0f;
+  const float step = largest / kLargestFixed + (tiny ? 0x1p-149f : 0.0f);
+  if (!(step > 0)) return 0;
+  const float inverse = 1 / (step * lift);
   for (int i = 0; i < kGroupColumns; ++i) {
-    const float scaled = x[i] * inverse;
+    const float scaled = x[i] * lift * inverse;
     fixed[i] =
         static_cast<int16_t>(static_cast<int32_t>(scaled + __builtin_copysignf(0.5f, scaled)));
   }
-  return largest / kLargest;
+  return step;
 }
 
 template <class Q>
@@ -263,7 +268,7 @@ void decode_tile(const DecodeArgs& args) {
   const GroupReader<Format> groups(args.tile, args.num_blocks);
   const ReadAhead read_ahead(args.end);
   const ActivationGroup* x[kTokens];
-  for (int t = 0; t < kTokens; ++t) x[t] = args.activations + t * args.token_stride;
+  for (int t = 0; t < kTokens; ++t) x[t] = args.activations + t * args.row_stride;
   for (int64_t group = 0; group < groups.size(); ++group) {
     const uint8_t* blocks = groups[group];
     for (int quad = 0; quad < kPackedQuads; ++quad) {

@@ -12,14 +12,14 @@ namespace ac4k::cpu {
 //
 // Activations become fixed-point numbers of 16 bits, with one float scale for 256 columns: an error
 // of 2^-16 of the largest of them, far below what 16-bit activations already have. Products with
-// the codes are then exact integers.
+// the codes are then exact integers. A token whose numbers differ too much for that has several
+// rows, which are added (cpu/outliers.hpp).
 
 inline constexpr int kGroupColumns = 256;
-inline constexpr int kMaxDecodeTokens = 4;  // at a time
-// The least that the largest of 256 has to be for all to keep their digits.
-inline constexpr float kSmallestActivation = 0x1p-100f;
+inline constexpr int kMaxDecodeRows = 4;       // at a time
+inline constexpr float kLargestFixed = 32639;  // 127 * 256 + 127: high and low bytes both fit
 
-// 256 columns of one token, in the order of the codes of a quad.
+// 256 columns of a row, in the order of the codes of a quad.
 struct alignas(64) ActivationGroup {
   int8_t planes[4][128];  // of 64 columns each; what they hold is the level's own affair
   float sums[2][16];      // of 16 columns each, in steps of `scale`, times the format's factors
@@ -31,14 +31,14 @@ struct DecodeArgs {
   int64_t num_blocks;
   const uint8_t* end;  // of the tiles that the thread multiplies after this one
   const ActivationGroup* activations;
-  int64_t token_stride;  // in groups
-  float* sums;           // [tokens][64]
+  int64_t row_stride;  // in groups
+  float* sums;         // [rows][64]
 };
 
 struct DecodeKernels {
   // 256 numbers to a group; false when one of them is not finite.
   bool (*prepare)(const float* x, WeightFormat format, ActivationGroup* group);
-  // One, two or four tokens.
+  // One, two or four rows.
   void (*decode[kNumWeightFormats][3])(const DecodeArgs& args);
 };
 

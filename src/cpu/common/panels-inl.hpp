@@ -165,13 +165,18 @@ void multiply_groups(const PanelProduct& p) {
                                      p.sums + row * p.ldc, p.ldc, p.accumulate);
   }
 }
-// With fewer panels than kPanels more rows keep as many sums under way.
+// With fewer panels than the level's kPanels more rows keep as many sums under way.
 template <class V, int kRows, int kPanels>
 void multiply_f32(const PanelProduct& p) {
   static_assert(kPanels == 1 || kPanels == 3);
-  if (p.panels == kPanels) return multiply_groups<V, kRows, kPanels>(p);
-  if constexpr (kPanels == 3) {
-    return p.panels == 2 ? multiply_groups<V, kRows, 2>(p) : multiply_groups<V, 16, 1>(p);
+  if constexpr (kPanels == 1) {
+    multiply_groups<V, kRows, 1>(p);
+  } else if (p.panels == 3) {
+    multiply_groups<V, kRows, 3>(p);
+  } else if (p.panels == 2) {
+    multiply_groups<V, kRows, 2>(p);
+  } else {
+    multiply_groups<V, 16, 1>(p);
   }
 }
 
