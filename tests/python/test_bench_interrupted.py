@@ -22,6 +22,14 @@ COMMAND = ["bench", "element_wise_mul_add", "--quick", "--device", "cpu", "--pee
 COMMAND += ["--dtype", "f32", *(word for shape in SHAPES for word in ("--shape", shape))]
 
 
+@pytest.fixture(autouse=True)
+def signals_as_in_the_foreground():
+    """A shell's background ignores Ctrl-C, and so do those who are started there."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def read(path):
     """Whenever it is looked at it is whole."""
     return json.loads(path.read_text()) if path.exists() else None
