@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     quantize = actions.add_parser(
         "quantize",
         help="a copy with its large floating-point tensors quantised",
-        description="Quantises what is in f32, f16 or bf16, has two dims or more, is named "
-        "*.weight and is neither a norm nor a router. The rest is copied.",
+        description="Quantises what is in f32, f16 or bf16, has two rows or more, is named "
+        "*.weight and is no norm, router or other small tensor. The rest is copied.",
     )
     quantize.add_argument("file", metavar="IN")
     quantize.add_argument("out", metavar="OUT", help="replaced when all is written")
@@ -191,6 +191,9 @@ def _quantize(options: argparse.Namespace) -> int:
         return any(fnmatchcase(name, pattern) for pattern in options.keep)
 
     with gguf.open(options.file) as file:
+        for pattern in options.keep:
+            if not any(fnmatchcase(name, pattern) for name in file.infos):
+                note(f"ac4k gguf: --keep {pattern!r}: no tensor has such a name")
         with progress(f"quantising to {options.format}", len(file.infos)) as step:
             done = quantize_file(file, options.out, options.format, is_kept=is_kept, step=step)
         before, kept = file.nbytes, len(file.infos) - len(done)

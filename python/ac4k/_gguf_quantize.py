@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 import ac4k
@@ -33,18 +35,39 @@ _FILE_TYPES: Final[dict[str, int]] = {
 }
 _QUANTIZATION_VERSION = 2
 
+# What models add, multiply by number or convolve with, and what is small and loses too much: those
+# that llama.cpp keeps, which has no such operations on blocks.
+_KEPT: Final = (
+    "*norm.weight",
+    "*ffn_gate_inp.weight",
+    "*altup*",
+    "*laurel*",
+    "*per_layer_model_proj*",
+    "position_embd.weight",
+    "*.position_embd.*",
+    "token_types.weight",
+    "*ssm_conv1d*",
+    "*shortconv.conv.weight",
+    "*time_mix_first.weight",
+    "*time_mix_[wva][012].weight",
+    "*time_mix_g[12].weight",
+    "*time_mix_decay_w[12].weight",
+    "*time_mix_lerp_fused.weight",
+    "*attn_rel_b.weight",
+)
+
 
 def is_quantizable(info: gguf.TensorInfo, fmt: str) -> bool:
     """Whether a tensor is a matrix (or several) of weights whose rows are whole blocks.
 
-    Norms are vectors to most models; routers of experts are small and lose too much.
+    A matrix of one row is a vector with a dim too many.
     """
     return (
         info.format in _SOURCES
-        and len(info.shape) >= 2
+        and math.prod(info.shape[:-1]) > 1
         and info.nbytes > 0
         and info.name.endswith("weight")
-        and not info.name.endswith(("norm.weight", "ffn_gate_inp.weight"))
+        and not any(fnmatchcase(info.name, pattern) for pattern in _KEPT)
         and info.shape[-1] % FORMATS[fmt].block_values == 0
     )
 

@@ -87,16 +87,21 @@ class Writer:
         metadata_types: Mapping[str, Any] | None = None,
     ) -> None:
         mode = _mode_of(path)
-        self.path = os.path.realpath(os.fspath(path))  # a link is followed, not replaced
+        self.path = os.path.realpath(os.fsdecode(path))  # a link is followed, not replaced
         self._specs = [_normalized(TensorSpec(*spec)) for spec in tensors]
         metadata = metadata or {}
         self._alignment = _alignment_of(metadata)
         header = _header(self._specs, metadata, metadata_types or {}, self._alignment)
         self._next = 0
         folder, name = os.path.split(self.path)
-        self._temporary = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.tmp")
+        # Only the beginning of the name, since a name may be as long as the file system allows.
+        self._temporary = os.path.join(folder, f".{name[:40]}.{secrets.token_hex(6)}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        self._file = os.fdopen(os.open(self._temporary, flags, 0o666), "wb")
+        try:
+            self._file = os.fdopen(os.open(self._temporary, flags, 0o666), "wb")
+        except OSError as error:
+            error.filename = self.path  # nobody knows the temporary one
+            raise
         try:
             if mode is not None:
                 os.fchmod(self._file.fileno(), mode)
@@ -137,7 +142,9 @@ class Writer:
         self._next += 1
 
     def close(self) -> None:
-        """Puts the finished file in its place."""
+        """Puts the finished file in its place; a second call does nothing."""
+        if self._file.closed:
+            return
         if self._next != len(self._specs):
             left = self._specs[self._next].name
             self.discard()

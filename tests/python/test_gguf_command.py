@@ -199,6 +199,41 @@ def test_quantize(tmp_path: Path, capsys: pytest.CaptureFixture[str], fmt: str) 
     assert len(peer.GGUFReader(target).tensors) == len(tensors)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("blk.0.attn_q_norm.weight", (8, 64)),
+        ("blk.0.time_mix_w1.weight", (64, 64)),
+        ("blk.0.time_mix_lerp_x.weight", (1, 1, 64)),
+        ("blk.0.time_mix_lerp_fused.weight", (5, 1, 1, 64)),
+        ("blk.0.shortconv.conv.weight", (64, 32)),
+        ("enc.blk.0.attn_rel_b.weight", (32, 64)),
+        ("position_embd.weight", (512, 64)),
+        ("v.position_embd.weight", (512, 64)),
+        ("token_types.weight", (2, 64)),
+        ("per_layer_model_proj.weight", (64, 64)),
+    ],
+)
+def test_what_models_add_or_multiply_by_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, shape: tuple[int, ...]
+) -> None:
+    path = tmp_path / "m.gguf"
+    gguf.write(path, {name: np.ones(shape, np.float32), "w.weight": np.ones((2, 64), np.float32)})
+    assert main(["gguf", "quantize", str(path), str(path), "--format", "q4_0"]) == 0
+    assert "1 tensors in q4_0, 1 as they were" in capsys.readouterr().out
+    assert gguf.open(path).infos[name].format == "f32"
+
+
+def test_patterns_that_keep_nothing_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model(tmp_path / "m.gguf")
+    command = ["gguf", "quantize", str(tmp_path / "m.gguf"), str(tmp_path / "out.gguf")]
+    assert main([*command, "--format", "q8_0", "--keep", "output.*", "--keep", "ouput.*"]) == 0
+    expected = "ac4k gguf: --keep 'ouput.*': no tensor has such a name\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_quantize_in_parts_and_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

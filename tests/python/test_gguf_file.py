@@ -551,6 +551,29 @@ def test_nothing_is_left_of_a_file_that_cannot_be_placed(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["out.gguf"]
 
 
+def test_errors_name_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    for path in (tmp_path / "none" / "out.gguf", str(tmp_path / "none" / "out.gguf").encode()):
+        with pytest.raises(FileNotFoundError, match=r"none/out\.gguf'$"):
+            gguf.write(path, {})
+
+
+def test_names_may_be_as_long_as_names_are(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 250 + ".gguf")
+    gguf.write(path, {})
+    assert gguf.open(path).metadata == {}
+
+
+def test_a_writer_may_be_closed_twice(tmp_path: Path) -> None:
+    path = tmp_path / "out.gguf"
+    with gguf.Writer(path, [gguf.TensorSpec("a", "i8", (2,))]) as writer:
+        writer.write(np.arange(2, dtype=np.int8))
+        writer.close()
+        assert gguf.open(path).tensors["a"].tolist() == [0, 1]
+    with gguf.Writer(path, []) as writer:
+        writer.discard()
+    assert list(gguf.open(path).infos) == ["a"]
+
+
 def test_bfloat16_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "bf16.gguf"
     gguf.write(path, {"w": np.ones(2, ml_dtypes.bfloat16)})
