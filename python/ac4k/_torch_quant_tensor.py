@@ -9,6 +9,7 @@ refused by name.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -134,6 +135,12 @@ class TorchQuantTensor(torch.Tensor, QuantTensor):  # type: ignore[misc]
         outer_stride: Sequence[int],
     ) -> TorchQuantTensor:
         return cls.wrap(inner["raw"], context[0], outer_size, context[1])
+
+    def _stable_hash_for_caching(self) -> str:
+        """What compiled code depends on; torch's cache of it warns where a class does not say."""
+        raw = self.raw
+        layout = raw.dtype, raw.device, tuple(raw.shape), raw.stride(), raw.storage_offset()
+        return str((self.format, self.block_layout, tuple(self.shape), *layout))
 
     # ---- copy, pickle, torch.save ----
 
@@ -278,6 +285,19 @@ def _select(func: Any, tensor: TorchQuantTensor, dim: int, index: int) -> QuantT
     return sliced(tensor, dim % tensor.ndim, index)
 
 
+def _split(
+    func: Any, tensor: TorchQuantTensor, size: int | Sequence[int], dim: int = 0
+) -> list[QuantTensor]:
+    """Of torch.split and torch.chunk; torch itself checks and counts the sizes."""
+    dim %= tensor.ndim
+    sizes = [len(rows) for rows in func(torch.empty(tensor.shape[dim], device="meta"), size)]
+    starts = itertools.accumulate(sizes, initial=0)
+    return [
+        sliced(tensor, dim, slice(start, start + count))
+        for start, count in zip(starts, sizes, strict=False)
+    ]
+
+
 def _unbind(func: Any, tensor: TorchQuantTensor, dim: int = 0) -> list[QuantTensor]:
     return [sliced(tensor, dim % tensor.ndim, i) for i in range(tensor.shape[dim])]
 
@@ -293,6 +313,8 @@ _OPERATIONS: dict[Any, Callable[..., Any]] = {
     _aten.copy_.default: _copied_into,
     _aten.equal.default: _equal,
     _aten.slice.Tensor: _slice,
+    _aten.split.Tensor: _split,
+    _aten.split_with_sizes.default: _split,
     _aten.select.int: _select,
     _aten.unbind.int: _unbind,
 }

@@ -105,6 +105,19 @@ def test_leading_dims_can_be_indexed(layout: str, kind: str) -> None:
     assert bytes(np.asarray(experts[np.int64(2)].raw)) == bytes(np.asarray(one.raw))
 
 
+def test_rows_can_be_split() -> None:
+    weight: Any = quantized("q4_0", (10, 96))
+    for parts in (weight.chunk(3), weight.split(4), torch.split(weight, [4, 4, 2])):
+        assert [part.shape for part in parts] == [(4, 96), (4, 96), (2, 96)]
+        assert torch.equal(parts[1].raw, weight.raw[4:8])
+        assert parts[1].raw.data_ptr() == weight.raw[4:].data_ptr()
+    assert [part.shape for part in weight[:0].split(3)] == [(0, 96)]
+    with pytest.raises(RuntimeError, match="sum exactly to 10"):
+        weight.split([3, 3])
+    with pytest.raises(IndexError, match="first 1 dims, got one into dim 1"):
+        weight.chunk(3, dim=-1)
+
+
 @pytest.mark.parametrize("index", [True, 1.5, np.array([1]), "1"])
 def test_other_indices_are_refused(index: Any) -> None:
     experts = QuantTensor(random_bytes((4, 5, 2, 18)), "q4_0", (4, 5, 64))
@@ -437,6 +450,23 @@ def test_torch_compile_sees_bytes_and_format(backend: str) -> None:
         lambda x: first_scales(x, module.weight), fullgraph=True, backend=backend
     )
     torch.testing.assert_close(by_module(x), first_scales(x, weight))
+
+
+def test_compiled_code_is_kept_for_a_format() -> None:
+    """Torch's cache on disk takes it without a warning, and tells formats of one size apart."""
+    program = """
+import warnings, torch, ac4k
+warnings.simplefilter("error", UserWarning)
+blocks = ac4k.pack(ac4k.quantize(torch.randn(64, 96), "q4_0"), "q4_0").raw
+x = torch.randn(3, 96)
+for fmt in ("q4_0", "iq4_nl"):
+    torch._dynamo.reset()
+    weight = ac4k.QuantTensor(blocks, fmt, (64, 96), "packed")
+    result = torch.compile(torch.nn.functional.linear, fullgraph=True)(x, weight)
+    assert torch.equal(result, ac4k.linear(x, weight))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
