@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 GptqVersion = Literal["v1", "v2"]
 
@@ -28,7 +28,7 @@ def file_of_tensors(op: str, path: Path) -> Path:
 
 
 def gptq_version(op: str, folder: Path) -> GptqVersion:
-    """How zero points are stored, by the `checkpoint_format` of a configuration; "v1" without."""
+    """How zero points are stored, by what a configuration says; "v1" without one."""
     for name, part in _CONFIGS:
         path = folder / name
         if not path.exists():
@@ -36,7 +36,7 @@ def gptq_version(op: str, folder: Path) -> GptqVersion:
         try:
             config = json.loads(path.read_text("utf-8"))
             config = config if part is None else config.get(part) or {}
-            version = _VERSIONS.get(str(config.get("checkpoint_format")))
+            version = _version_in(config)
         except (ValueError, AttributeError, RecursionError) as error:
             raise ValueError(
                 f"{op}: argument 'version': expected v1 or v2, or a configuration in JSON that "
@@ -45,3 +45,11 @@ def gptq_version(op: str, folder: Path) -> GptqVersion:
         if version is not None:
             return version
     return "v1"
+
+
+def _version_in(config: dict[str, Any]) -> GptqVersion | None:
+    if "auto-round" not in str(config.get("quant_method")):
+        return _VERSIONS.get(str(config.get("checkpoint_format")))
+    # "auto_round:auto_gptq" is GPTQ's; the others, "auto_round:gptqmodel" too, store them as are.
+    packing = str(config.get("packing_format") or config.get("backend") or "auto_gptq").split(":")
+    return "v1" if "auto_gptq" in packing or "gptq" in packing else "v2"

@@ -1,6 +1,6 @@
 """Reads safetensors files: eight bytes of length, a JSON header, then the tensors.
 
-A file is mapped, not read, and its header is checked as a whole before anything is taken from it:
+Tensors are mapped, not read, and a header is checked as a whole before anything is taken from it:
 whatever a damaged or hostile file says, the answer is an error that names the file and the entry.
 """
 
@@ -9,27 +9,36 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _MAX_HEADER = 100 << 20  # bytes; what the format's own reader allows
 _MAX_DIMS = 16
-_BYTES = {
-    "F64": 8,
-    "F32": 4,
-    "F16": 2,
-    "BF16": 2,
-    "I64": 8,
-    "I32": 4,
-    "I16": 2,
-    "I8": 1,
-    "U64": 8,
-    "U32": 4,
-    "U16": 2,
-    "U8": 1,
-    "BOOL": 1,
-    "F8_E4M3": 1,
-    "F8_E5M2": 1,
+_BITS = {
+    "F64": 64,
+    "F32": 32,
+    "F16": 16,
+    "BF16": 16,
+    "I64": 64,
+    "I32": 32,
+    "I16": 16,
+    "I8": 8,
+    "U64": 64,
+    "U32": 32,
+    "U16": 16,
+    "U8": 8,
+    "BOOL": 8,
+    "F8_E4M3": 8,
+    "F8_E5M2": 8,
+    # Not read, but other tensors of a file that has them are.
+    "F8_E4M3FNUZ": 8,
+    "F8_E5M2FNUZ": 8,
+    "F8_E8M0": 8,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "F4": 4,
+    "C64": 64,
 }
 _NUMPY = {
     "F64": "<f8",
@@ -54,6 +63,30 @@ class _Entry(NamedTuple):
     end: int
 
 
+class _Stamp(NamedTuple):
+    """Changes when a file does."""
+
+    inode: int
+    modified: int
+    size: int
+
+
+def _stamp(path: Path) -> _Stamp:
+    status = path.stat()
+    return _Stamp(status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def numpy_bfloat16(what: str) -> Any:
+    """NumPy's dtype, or an error that begins with `what`."""
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise ImportError(
+            f"{what}: NumPy has bfloat16 from the package ml_dtypes, which is not installed"
+        ) from error
+    return ml_dtypes.bfloat16
+
+
 class SafetensorsFile(Mapping[str, Any]):
     """Tensors by name, as NumPy arrays over the mapped file (bfloat16 by ml_dtypes)."""
 
@@ -61,16 +94,17 @@ class SafetensorsFile(Mapping[str, Any]):
         import numpy
 
         self.path = Path(path)
-        size = self.path.stat().st_size
+        self.stamp = _stamp(self.path)
+        size = self.stamp.size
         if size < 8:
             raise self._error("at least 8 bytes", f"{size}")
-        self._bytes = numpy.memmap(self.path, numpy.uint8, "r")
-        length = int.from_bytes(self._bytes[:8].tobytes(), "little")
+        data = numpy.memmap(self.path, numpy.uint8, "r")
+        length = int.from_bytes(data[:8].tobytes(), "little")
         if length > min(_MAX_HEADER, size - 8):
             raise self._error(
                 f"a header of at most {min(_MAX_HEADER, size - 8)} bytes", f"one of {length}"
             )
-        header = self._parse(self._bytes[8 : 8 + length].tobytes())
+        header = self._parse(data[8 : 8 + length].tobytes())
         self.metadata: dict[str, str] = {}
         self._entries: dict[str, _Entry] = {}
         for name, value in header.items():
@@ -84,14 +118,15 @@ class SafetensorsFile(Mapping[str, Any]):
         import numpy
 
         entry = self._entries[name]
-        data = self._bytes[entry.begin : entry.end]
         if entry.dtype == "BF16":
-            import ml_dtypes
-
-            return data.view(ml_dtypes.bfloat16).reshape(entry.shape)
-        if entry.dtype not in _NUMPY:
+            dtype = numpy_bfloat16(f"safetensors file {self.path}: tensor {name!r}")
+        elif entry.dtype in _NUMPY:
+            dtype = numpy.dtype(_NUMPY[entry.dtype])
+        else:
             raise self._error("a tensor that NumPy has", entry.dtype, name)
-        return data.view(numpy.dtype(_NUMPY[entry.dtype])).reshape(entry.shape)
+        # Mapped anew for each, so that a file whose header is kept is not itself held.
+        data = numpy.memmap(self.path, numpy.uint8, "r")[entry.begin : entry.end]
+        return data.view(dtype).reshape(entry.shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)
@@ -130,8 +165,8 @@ class SafetensorsFile(Mapping[str, Any]):
         if not isinstance(value, dict) or not {"dtype", "shape", "data_offsets"} <= value.keys():
             raise self._error("dtype, shape and data_offsets", f"{value!r:.80}", name)
         dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
-        if not isinstance(dtype, str) or dtype not in _BYTES:
-            raise self._error(f"a dtype of {', '.join(_BYTES)}", f"{dtype!r:.80}", name)
+        if not isinstance(dtype, str) or dtype not in _BITS:
+            raise self._error(f"a dtype of {', '.join(_BITS)}", f"{dtype!r:.80}", name)
         if not _are_sizes(shape) or len(shape) > _MAX_DIMS:
             raise self._error("a shape of sizes", f"{shape!r:.80}", name)
         if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
@@ -139,11 +174,10 @@ class SafetensorsFile(Mapping[str, Any]):
         begin, end = offsets
         if end > size - data:
             raise self._error(f"data that ends within {size - data} bytes", f"at {end}", name)
-        if end - begin != math.prod(shape) * _BYTES[dtype]:
+        bits = math.prod(shape) * _BITS[dtype]
+        if 8 * (end - begin) != bits:
             raise self._error(
-                f"{math.prod(shape) * _BYTES[dtype]} bytes for {dtype} {shape!r:.80}",
-                f"{end - begin}",
-                name,
+                f"{bits / 8:g} bytes for {dtype} {shape!r:.80}", f"{end - begin}", name
             )
         return _Entry(dtype, tuple(shape), data + begin, data + end)
 
@@ -186,9 +220,10 @@ class Checkpoint(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         file_name = self._where[name]
-        if file_name not in self._files:
-            self._files[file_name] = SafetensorsFile(self.path.parent / file_name)
-        file = self._files[file_name]
+        path = self.path.parent / file_name
+        file = self._files.get(file_name)
+        if file is None or file.stamp != _stamp(path):
+            file = self._files[file_name] = SafetensorsFile(path)
         if name not in file:
             raise ValueError(
                 f"safetensors index {self.path}: expected tensor {name!r} in {file_name}, got none"
@@ -201,7 +236,8 @@ class Checkpoint(Mapping[str, Any]):
             where = index["weight_map"]
             # Names of files beside the index, nothing that leads elsewhere.
             fine = isinstance(where, dict) and all(
-                isinstance(file, str) and Path(file).name == file for file in where.values()
+                isinstance(file, str) and Path(file).name == file and file not in ("", "..")
+                for file in where.values()
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             fine = False
@@ -211,3 +247,14 @@ class Checkpoint(Mapping[str, Any]):
                 "beside it"
             )
         return dict(where)
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint that was asked for last is kept until it changes, as its headers are: a
+    mixture of experts has tens of thousands of layers, and headers of as many entries."""
+    return _opened(path, _stamp(path))
+
+
+@lru_cache(maxsize=1)
+def _opened(path: Path, stamp: _Stamp) -> Checkpoint:
+    return Checkpoint(path)

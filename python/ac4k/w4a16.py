@@ -41,7 +41,7 @@ def _namespace(array: Any) -> Any:
     return numpy
 
 
-def _dtype_name(array: Any) -> str:
+def dtype_name(array: Any) -> str:
     return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
 
 
@@ -53,9 +53,9 @@ def cast(array: Any, dtype: str) -> Any:
 
     with numpy.errstate(over="ignore"):
         if dtype == "bfloat16":
-            import ml_dtypes
+            from ac4k._safetensors import numpy_bfloat16
 
-            return array.astype(ml_dtypes.bfloat16)
+            return array.astype(numpy_bfloat16("dtype 'bfloat16'"))
         return array.astype(dtype)
 
 
@@ -112,7 +112,7 @@ def w4a16_quantize(
     if _is_torch(w):
         w = w.detach()
     xp = _namespace(w)
-    name = _dtype_name(w)
+    name = dtype_name(w)
     if name not in ("float64", "float32", "float16", "bfloat16"):
         raise _error(op, "w", "floating-point weights", name, TypeError)
     if dtype is None:
@@ -187,13 +187,13 @@ def w4a16_pack(q: Any, scales: Any, zeros: Any = None, *, order: Any = None) -> 
     _check_matrix(op, "q", q)
     _check_matrix(op, "scales", scales)
     rows, columns = map(int, q.shape)
-    signed = _dtype_name(q) == "int8"
-    if _dtype_name(q) not in ("uint8", "int8"):
-        raise _error(op, "q", "uint8 or int8 codes", _dtype_name(q), TypeError)
+    signed = dtype_name(q) == "int8"
+    if dtype_name(q) not in ("uint8", "int8"):
+        raise _error(op, "q", "uint8 or int8 codes", dtype_name(q), TypeError)
     low, high = (-8, 7) if signed else (0, 15)
     if 0 not in q.shape and not (int(q.min()) >= low and int(q.max()) <= high):
         raise _error(op, "q", f"codes of {low} to {high}", f"{int(q.min())} to {int(q.max())}")
-    dtype = _dtype_name(scales)
+    dtype = dtype_name(scales)
     if dtype not in _SHORT:
         raise _error(op, "scales", "float16 or bfloat16", dtype, TypeError)
     groups = int(scales.shape[1])
@@ -359,9 +359,10 @@ def w4a16_linear(
 ) -> Any:
     """activation(alpha * x W^T + bias) + residual with 4-bit weights, for any number of tokens.
 
-    x: [..., K] of the dtype of the weights' scales, float16 or bfloat16; NumPy or torch.
+    x: [..., K] of the dtype of the weights' scales, float16 or bfloat16; NumPy or torch, with a
+        contiguous last dim.
     packed: [N, K], made by `w4a16_pack`.
-    bias: [N]. residual: [..., N], may be `out`. out: [..., N] to write into.
+    bias: [N]. residual: [..., N], may be `out`. out: [..., N] to write into. All contiguous.
     activation: "none", "silu", "gelu" or "gelu_tanh".
     config: a kernel by its number in `W4A16Runner.configs`; 0 leaves it to the library.
 
@@ -383,9 +384,9 @@ def w4a16_linear(
             f"[..., {columns}], as 'packed' has {columns} columns",
             shape or type(x).__name__,
         )
-    if _dtype_name(x) != _LONG[fmt.dtype]:
+    if dtype_name(x) != _LONG[fmt.dtype]:
         raise _error(
-            op, "x", f"{_LONG[fmt.dtype]}, as the scales of 'packed'", _dtype_name(x), TypeError
+            op, "x", f"{_LONG[fmt.dtype]}, as the scales of 'packed'", dtype_name(x), TypeError
         )
     blocks, order = split_packed(packed, fmt)
     if order is not None:

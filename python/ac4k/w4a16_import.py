@@ -7,10 +7,11 @@ from typing import Any
 
 from ac4k._checkpoint_folder import GptqVersion, file_of_tensors, gptq_version
 from ac4k.quant_tensor import QuantTensor
-from ac4k.w4a16 import cast_finite, checked_dtype, w4a16_pack
+from ac4k.w4a16 import cast_finite, checked_dtype, dtype_name, w4a16_pack
 
 # Which column of eight each nibble of an AWQ word is, lowest first.
 _AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+_SCALES: tuple[str, ...] = ("float16", "bfloat16", "float32")
 
 
 def w4a16_from_gptq(
@@ -91,18 +92,19 @@ def w4a16_load(
         ".qzeros", ".scales" and, for GPTQ, maybe ".g_idx".
     dtype: as in `w4a16_from_gptq`.
     version: of GPTQ's zero points. None goes by the `checkpoint_format` of quantize_config.json or
-        config.json beside the file ("gptq_v2" is "v2"), and is "v1" where they do not say.
+        config.json beside the file ("gptq_v2" is "v2"), or AutoRound's `packing_format`, and is
+        "v1" where they do not say.
 
     What the tensors are follows from their shapes. The result is over NumPy; `.to(device)` makes a
     torch tensor of it.
     """
-    from ac4k._safetensors import Checkpoint
+    from ac4k._safetensors import open_checkpoint
 
     op = "w4a16_load"
     if version is not None:
         _check_version(op, version)
     file = file_of_tensors(op, Path(path))
-    checkpoint = Checkpoint(file)
+    checkpoint = open_checkpoint(file)
     names = {part: f"{prefix}.{part}" for part in ("qweight", "qzeros", "scales", "g_idx")}
     for part in ("qweight", "qzeros", "scales"):
         if names[part] not in checkpoint:
@@ -133,7 +135,7 @@ def _check_version(op: str, version: str) -> None:
 
 
 def _as_numpy(op: str, **tensors: Any) -> tuple[Any, Any, Any, Any]:
-    """On the CPU, packing being done there, with 32-bit words unsigned."""
+    """On the CPU, packing being done there. torch's scales stay torch's, which has bfloat16."""
     import numpy
 
     found: list[Any] = []
@@ -145,38 +147,30 @@ def _as_numpy(op: str, **tensors: Any) -> tuple[Any, Any, Any, Any]:
             raise TypeError(
                 f"{op}: argument '{name}': expected a tensor or array, got {type(tensor).__name__}"
             )
+        given = dtype_name(tensor)
+        if name == "scales":
+            kind, fine = _SCALES, given in _SCALES
+        elif name == "g_idx":
+            kind, fine = ("int32",), given.startswith(("int", "uint"))
+        else:
+            kind, fine = ("int32",), given in ("int32", "uint32")
+        if not fine:
+            raise TypeError(f"{op}: argument '{name}': expected {' or '.join(kind)}, got {given}")
         if hasattr(tensor, "detach"):
             tensor = tensor.detach().cpu()
-            if str(tensor.dtype) == "torch.bfloat16":
-                import ml_dtypes
-
-                tensor = tensor.view(_torch().int16).numpy().view(ml_dtypes.bfloat16)
-            else:
-                tensor = tensor.numpy()
-        tensor = numpy.asarray(tensor)
-        kind = "float" if name == "scales" else "int32"
-        if name == "scales":
-            fine = tensor.dtype.name in ("float16", "bfloat16", "float32")
-        elif name == "g_idx":
-            fine = tensor.dtype.kind in "iu"
-        else:
-            fine = tensor.dtype.name in ("int32", "uint32")
-        if not fine:
-            raise TypeError(f"{op}: argument '{name}': expected {kind}, got {tensor.dtype}")
-        found.append(tensor)
+            if name == "scales":
+                found.append(tensor)
+                continue
+        found.append(numpy.asarray(tensor))
     qweight, qzeros, scales, *g_idx = found
     return qweight, qzeros, scales, g_idx[0] if g_idx else None
 
 
-def _torch() -> Any:
-    import torch
-
-    return torch
-
-
 def _check_dims(op: str, argument: str, array: Any, ndim: int) -> None:
     if array.ndim != ndim:
-        raise ValueError(f"{op}: argument '{argument}': expected {ndim} dims, got {array.shape}")
+        raise ValueError(
+            f"{op}: argument '{argument}': expected {ndim} dims, got {tuple(array.shape)}"
+        )
 
 
 def _check_scales(op: str, scales: Any, qzeros: Any, rows: int, columns: int) -> int:
@@ -185,7 +179,7 @@ def _check_scales(op: str, scales: Any, qzeros: Any, rows: int, columns: int) ->
     if scales.shape[1] != rows or groups == 0 or columns % groups != 0:
         raise ValueError(
             f"{op}: argument 'scales': expected [G, {rows}] with a G that divides K = {columns}, "
-            f"got {scales.shape}"
+            f"got {tuple(scales.shape)}"
         )
     if rows % 8 != 0 or qzeros.shape != (groups, rows // 8):
         raise ValueError(
@@ -234,8 +228,14 @@ def _packed(
 ) -> QuantTensor:
     """From [K, N] and [G, N] to a weight of the kind, and on the device, of `like`."""
     if dtype is None:
-        dtype = "float16" if scales.dtype.name == "float32" else scales.dtype.name
+        dtype = "float16" if dtype_name(scales) == "float32" else dtype_name(scales)
     scales = cast_finite(op, "scales", scales.T, checked_dtype(op, dtype))
     symmetric = bool((zeros == 8).all())
-    packed = w4a16_pack(codes.T, scales, None if symmetric else zeros.T, order=order)
-    return packed.to(like.device) if hasattr(like, "detach") else packed
+    codes, zeros = codes.T, None if symmetric else zeros.T
+    if not hasattr(like, "detach"):
+        return w4a16_pack(codes, scales, zeros, order=order)
+    import torch
+
+    codes = torch.from_numpy(codes)
+    zeros = None if zeros is None else torch.from_numpy(zeros)
+    return w4a16_pack(codes, scales, zeros, order=order).to(like.device)

@@ -47,6 +47,10 @@ class W4A16Runner:
         self.dtype, self.quant, self.device = name, quant, str(device).removesuffix(":")
         self._handle = _native.C.w4a16_runner(name == "bfloat16", _QUANTS.index(quant), *place)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Modules that have one are copied and pickled; a handle is not.
+        return type(self), (self.dtype, self.quant, self.device)
+
     def workspace_size(self, M: int, N: int, K: int) -> int:
         """Bytes that a product needs besides its tensors."""
         return _native.C.w4a16_workspace_size(self._handle, M, N, K)
@@ -79,7 +83,8 @@ class W4A16Runner:
         """activation(alpha * x W^T + bias) + residual, as `w4a16_linear`.
 
         config: a number or a name of `configs`; None asks `best_config`, and under torch.compile,
-            which asks for any M at once, leaves the choice to the library.
+            which asks for any M at once, leaves the choice to the library. Graphs take numbers: a
+            name, which is looked up for an M, breaks them.
         """
         M, N, K, group_size = self._sizes("gemm", x, packed)
         if config is None and _is_compiling():

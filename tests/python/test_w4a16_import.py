@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,9 @@ def test_refusals() -> None:
     refused("'scales': expected", scales=good["scales"][:, :32])
     refused("'scales': expected", scales=good["scales"].repeat(3, 0)[:5])
     refused("'scales': expected float", TypeError, scales=good["scales"].astype(np.int8))
+    float64 = good["scales"].astype(np.float64)
+    refused("'scales': expected float16 or bfloat16 or float32, got f", TypeError, scales=float64)
+    refused("'qweight': expected int32", TypeError, qweight=good["qweight"].astype(">i4"))
     refused("'scales': expected a tensor", TypeError, scales=None)
     # Eight bits: twice the zero points.
     refused("'qzeros': expected 4-bit", qzeros=good["qzeros"].repeat(2, 1))
@@ -145,6 +149,27 @@ def test_scales_stay_finite_in_any_named_dtype() -> None:
     good["scales"] = np.full((2, 64), 1e6, np.float32)
     with pytest.raises(ValueError, match=r"_gptq: argument 'scales': expected .* float16 can hold"):
         ac4k.w4a16_from_gptq(**good)
+
+
+def test_bfloat16_with_and_without_a_numpy_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ml_dtypes is no dependency: torch has a bfloat16 of its own."""
+    arrays = Layer(64, 256, 128, act_order=True).gptq()
+    tensors = {name: torch.from_numpy(part) for name, part in arrays.items()}
+    expected = ac4k.w4a16_from_gptq(**arrays, dtype="bfloat16").raw
+    writer = pytest.importorskip("safetensors.torch")
+    path = tmp_path / "model.safetensors"
+    rounded = tensors | {"scales": tensors["scales"].bfloat16()}
+    writer.save_file({f"a.{name}": part for name, part in rounded.items()}, path)
+    assert np.array_equal(ac4k.w4a16_load(path, "a").raw, expected)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    for given, dtype in ((tensors, "bfloat16"), (rounded, None)):
+        assert np.array_equal(ac4k.w4a16_from_gptq(**given, dtype=dtype).raw.numpy(), expected)
+    with pytest.raises(ImportError, match=r"dtype 'bfloat16': .*ml_dtypes, which is not"):
+        ac4k.w4a16_from_gptq(**arrays, dtype="bfloat16")
+    with pytest.raises(ImportError, match=r"model\.safetensors: tensor 'a\.scales': .*ml_dtypes"):
+        ac4k.w4a16_load(path, "a")
 
 
 # ---- files ----
@@ -171,12 +196,66 @@ def test_files_that_safetensors_wrote(tmp_path: Path) -> None:
     assert np.array_equal(ac4k.w4a16_load(index, "a.awq", dtype="bfloat16").raw, awq.raw)
     with pytest.raises(ValueError, match=r"'prefix': expected a quantised layer .*a\.awq, a\.gptq"):
         ac4k.w4a16_load(path, "a.other")
-    index.write_text(json.dumps({"weight_map": {"x": "../model.safetensors"}}))
-    with pytest.raises(ValueError, match="files beside it"):
-        Checkpoint(index)
+    for name in ("../model.safetensors", "..", ""):
+        index.write_text(json.dumps({"weight_map": {"x": name}}))
+        with pytest.raises(ValueError, match="files beside it"):
+            Checkpoint(index)
     index.write_text(json.dumps({"weight_map": {"missing": path.name}}))
     with pytest.raises(ValueError, match="expected tensor 'missing'"):
         Checkpoint(index)["missing"]
+
+
+def test_headers_are_read_once_and_files_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mixture of experts has tens of thousands of layers, and its index of tensors as many."""
+    writer = pytest.importorskip("safetensors.numpy")
+    read: list[str] = []
+    parse, read_index = SafetensorsFile._parse, Checkpoint._read_index
+
+    def count_header(self: SafetensorsFile, text: bytes) -> Any:
+        read.append(self.path.name)
+        return parse(self, text)
+
+    def count_index(self: Checkpoint) -> Any:
+        read.append("index")
+        return read_index(self)
+
+    monkeypatch.setattr(SafetensorsFile, "_parse", count_header)
+    monkeypatch.setattr(Checkpoint, "_read_index", count_index)
+    layers = {name: Layer(64, 256, 64 * (i + 1)) for i, name in enumerate("ab")}
+    where = {}
+    for name, layer in layers.items():
+        tensors = {f"{name}.{part}": tensor for part, tensor in layer.awq().items()}
+        writer.save_file(tensors, tmp_path / f"{name}.safetensors")
+        where |= dict.fromkeys(tensors, f"{name}.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    for name in "abab":
+        loaded = ac4k.w4a16_load(tmp_path, name)
+        np.testing.assert_allclose(values(loaded), layers[name].dense(), rtol=1e-6, atol=1e-7)
+    assert read == ["index", "a.safetensors", "b.safetensors"]
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    # A file that changed is read again.
+    layers["b"].zeros[:] = 3
+    tensors = {f"b.{part}": tensor for part, tensor in layers["b"].awq().items()}
+    writer.save_file({**tensors, "more": np.zeros(3)}, tmp_path / "b.safetensors")
+    again = ac4k.w4a16_load(tmp_path, "b")
+    np.testing.assert_allclose(values(again), layers["b"].dense(), rtol=1e-6, atol=1e-7)
+    assert read[3:] == ["b.safetensors"]
+
+
+def test_tensors_beside_those_of_dtypes_that_numpy_lacks(tmp_path: Path) -> None:
+    writer = pytest.importorskip("safetensors.torch")
+    names = ("float8_e8m0fnu", "float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn_x2")
+    tensors = {n: torch.zeros(3, 4, dtype=torch.uint8).view(getattr(torch, n)) for n in names}
+    tensors |= {"complex64": torch.zeros(5, dtype=torch.complex64), "plain": torch.arange(7)}
+    path = tmp_path / "model.safetensors"
+    writer.save_file(tensors, path)
+    file = SafetensorsFile(path)
+    assert file["plain"].tolist() == list(range(7))
+    for name in (*names, "complex64"):
+        with pytest.raises(ValueError, match=f"{name}.*: expected a tensor that NumPy has"):
+            file[name]
 
 
 CONFIGS = {
@@ -206,6 +285,16 @@ def test_folders_and_their_configurations(tmp_path: Path, name: str) -> None:
         config.write_text(json.dumps(CONFIGS[name](text)))
         assert np.array_equal(load(), expected.raw)
         assert np.array_equal(load(version="v2"), v2.raw)
+    for packing, expected in (
+        ({"packing_format": "auto_round:auto_gptq"}, v1),
+        ({"packing_format": "auto_round:gptqmodel"}, v2),
+        ({"packing_format": "auto_round:exllamav2"}, v2),
+        ({"backend": "auto_round:gptq:exllamav2"}, v1),
+        ({}, v1),
+    ):
+        said = {"quant_method": "auto-round", "bits": 4, **packing}
+        config.write_text(json.dumps(said if "quantize" in name else {"quantization_config": said}))
+        assert np.array_equal(load(), expected.raw)
     config.write_text(json.dumps({"quantization_config": None}))
     assert np.array_equal(load(), v1.raw)
     for damaged in (b"{", b"[]", b"\xff", b"[" * 100_000, b'{"quantization_config": 3}'):
@@ -248,6 +337,7 @@ HOSTILE = {
     "many dims": {"a": entry(shape=[1] * 40)},
     "shape text": {"a": entry(shape="2")},
     "wrong bytes": {"a": entry(shape=[3])},
+    "half a byte": {"a": entry(shape=[15], dtype="F4")},
     "past the end": {"a": entry(shape=[2], offsets=[9, 17])},
     "backwards": {"a": entry(offsets=[8, 0])},
     "three offsets": {"a": entry(offsets=[0, 8, 8])},

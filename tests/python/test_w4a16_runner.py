@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,6 +76,20 @@ def test_group_size_of_best_config_has_a_default() -> None:
     for quant, group in (("group", 128), ("group_zeros", 128), ("per_channel", 384)):
         runner = ac4k.W4A16Runner(np.float16, quant)
         assert runner.best_config(3, 40, 384) == runner.best_config(3, 40, 384, group)
+
+
+def test_modules_with_a_runner_are_copied() -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.runner = ac4k.W4A16Runner(torch.bfloat16, "group_zeros", torch.device("cpu"))
+
+    packed = ac4k.w4a16_pack(*random_weight(40, 256, 128, zeros="integer"))
+    x = torch.randn(2, 256).to(torch.bfloat16)
+    layer = Layer()
+    for other in (copy.deepcopy(layer).runner, pickle.loads(pickle.dumps(layer.runner))):
+        assert (other.dtype, other.quant, other.device) == ("bfloat16", "group_zeros", "cpu")
+        assert torch.equal(other.gemm(x, packed), layer.runner.gemm(x, packed))
 
 
 def test_compiles_whole() -> None:
