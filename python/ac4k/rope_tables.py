@@ -29,10 +29,11 @@ def rope_table(
     position / base ** (2 i / rotary_dim). They are computed in float64 and rounded to `dtype` once.
 
     `scaling` is a model's `rope_scaling` (or `rope_parameters`) as Transformers names its entries;
-    `rope_type` is "default", "linear", "dynamic", "yarn" or "llama3". `rope_theta` and
-    `partial_rotary_factor` in it take the place of `base` and `rotary_dim`. "dynamic" is the table
-    for sequences of max_position tokens and needs `original_max_position_embeddings`. YaRN's
-    attention factor is part of the table.
+    `rope_type` is "default", "linear", "dynamic", "yarn", "longrope" or "llama3". `rope_theta` and
+    `partial_rotary_factor` in it take the place of `base` and `rotary_dim`. "dynamic" and
+    "longrope" are the tables for sequences of max_position tokens and need
+    `original_max_position_embeddings`. The attention factor of YaRN and LongRoPE is part of the
+    table.
 
     A NumPy array, or a torch tensor where `device` is given or `like` is a tensor (its device).
 
@@ -78,6 +79,8 @@ def rope_3d_table(
     pairs = head_dim // 2
     if head_dim % 2 or head_dim < 0:
         raise ValueError(f"rope_3d_table: expected an even head_dim, got {head_dim}")
+    if max_position < 0:
+        raise ValueError(f"rope_3d_table: expected max_position >= 0, got {max_position}")
     height = pairs // 3 if height_pairs == -1 else height_pairs
     width = pairs // 3 if width_pairs == -1 else width_pairs
     if height < 0 or width < 0 or height + width > pairs:
@@ -168,6 +171,25 @@ def _yarn(
     return frequencies / factor * ramp + frequencies * (1 - ramp), float(attention_factor)
 
 
+def _longrope(
+    dim: int, base: float, max_position: int, scaling: Mapping[str, Any]
+) -> tuple[Float64, float]:
+    """Every wave has a stretch of its own, and another one for texts past the original context."""
+    original = int(scaling["original_max_position_embeddings"])
+    name = "long_factor" if max_position > original else "short_factor"
+    stretch = np.asarray(scaling[name], np.float64)
+    if stretch.shape != (dim // 2,):
+        raise ValueError(
+            f"rope_table: scaling: expected {dim // 2} numbers in {name}, "
+            f"half of rotary_dim = {dim}, got {stretch.size}"
+        )
+    attention_factor = scaling.get("attention_factor")
+    if attention_factor is None:  # follows from the model's longest text, not from this table's
+        growth = max(float(scaling["factor"]), 1.0)
+        attention_factor = math.sqrt(1 + math.log(growth) / math.log(original))
+    return _inverse_frequencies(dim, base) / stretch, float(attention_factor)
+
+
 def _llama3(
     dim: int, base: float, max_position: int, scaling: Mapping[str, Any]
 ) -> tuple[Float64, float]:
@@ -186,6 +208,7 @@ _SCALINGS = {
     "linear": _linear,
     "dynamic": _dynamic,
     "yarn": _yarn,
+    "longrope": _longrope,
     "llama3": _llama3,
 }
 

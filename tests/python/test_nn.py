@@ -222,6 +222,38 @@ def test_autograd_takes_the_plain_way(device: str) -> None:
     torch.testing.assert_close(norm.weight.grad, expected.weight.grad)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # torch's own, in jvp
+@pytest.mark.parametrize("layer", [RMSNorm(8), GatedMLP(8, 16)])
+def test_forward_mode_takes_the_plain_way(device: str, layer: torch.nn.Module) -> None:
+    layer = layer.to(device).requires_grad_(False)
+    x, direction = random(2, 3, 8, dtype=torch.float32, device=device)
+    _, tangent = torch.func.jvp(layer, (x,), (direction,))
+    step = 1e-2
+    expected = (layer(x + step * direction) - layer(x - step * direction)) / (2 * step)
+    torch.testing.assert_close(tangent, expected, rtol=1e-2, atol=1e-3)
+
+
+def test_hooks_on_the_layers_are_called(device: str) -> None:
+    """As calibration and pruning put them there; the numbers stay the same."""
+    theirs, mlp, _ = mlps(device, torch.float32)
+    x = random(3, 64, dtype=torch.float32, device=device)
+    seen = []
+    hooks = [
+        mlp.gate_proj.register_forward_pre_hook(lambda layer, given: seen.append(given[0])),
+        mlp.up_proj.register_forward_hook(lambda layer, given, result: seen.append(result)),
+    ]
+    torch.testing.assert_close(mlp(x), theirs(x))
+    assert len(seen) == 2
+    assert torch.equal(seen[0], x)
+    torch.testing.assert_close(seen[1], theirs.up_proj(x))
+    for hook in hooks:
+        hook.remove()
+    mlp(x)
+    assert len(seen) == 2
+    mlp.up_proj.forward = lambda x: torch.zeros_like(theirs.up_proj(x))  # as accelerate does
+    assert not mlp(x).any()
+
+
 def test_other_dtypes(device: str) -> None:
     theirs, mlp, _ = mlps(device, torch.float64)
     x = random(3, 64, dtype=torch.float64, device=device)

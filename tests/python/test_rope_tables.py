@@ -40,6 +40,20 @@ _SCALINGS: dict[str, dict[str, Any]] = {
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 512,
     },
+    "longrope": {
+        "rope_type": "longrope",
+        "factor": 8.0,
+        "short_factor": [1.0] * 32,
+        "long_factor": [1.0 + 0.5 * i for i in range(32)],
+        "original_max_position_embeddings": 512,
+    },
+    "longrope, short": {
+        "rope_type": "longrope",
+        "factor": 8.0,
+        "short_factor": [1.0 + 0.02 * i for i in range(32)],
+        "long_factor": [64.0] * 32,
+        "original_max_position_embeddings": 1024,
+    },
     "partial": {"rope_type": "default", "partial_rotary_factor": 0.5},
 }
 
@@ -155,5 +169,12 @@ def test_tables_refuse() -> None:
         ac4k.rope_table(8, 4, scaling={"rope_type": "none"})
     with pytest.raises(ValueError, match="rope_type 'yarn' needs 'original_max_position_embedd"):
         ac4k.rope_table(8, 4, scaling={"rope_type": "yarn", "factor": 2.0})
+    longrope = {"rope_type": "longrope", "original_max_position_embeddings": 8}
+    with pytest.raises(ValueError, match=r"expected 4 numbers in short_factor.*got 3"):
+        ac4k.rope_table(8, 4, scaling={**longrope, "short_factor": [1, 2, 3]})
+    with pytest.raises(ValueError, match="rope_type 'longrope' needs 'factor'"):
+        ac4k.rope_table(8, 4, scaling={**longrope, "short_factor": [1, 2, 3, 4]})
+    with pytest.raises(ValueError, match="expected max_position >= 0, got -1"):
+        ac4k.rope_3d_table(8, -1)
     with pytest.raises(ValueError, match="at most 4 height_pairs and width_pairs"):
         ac4k.rope_3d_table(8, height_pairs=3, width_pairs=3)

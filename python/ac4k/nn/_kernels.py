@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -15,4 +16,7 @@ def kernels_take(*tensors: Tensor) -> bool:
         return False
     if any(t.dtype != first.dtype or t.device != first.device for t in tensors):
         return False
-    return not (torch.is_grad_enabled() and any(t.requires_grad for t in tensors))
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return False
+    # Tangents of forward mode (torch.func.jvp) do not show in requires_grad.
+    return all(forward_ad.unpack_dual(t).tangent is None for t in tensors)

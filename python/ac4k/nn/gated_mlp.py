@@ -24,7 +24,8 @@ class GatedMLP(nn.Module):
     up_proj.weight, down_proj.weight. The first two lie behind each other in one piece of memory, so
     that one matrix product makes gate and up, which `silu_and_mul` then reads; they stay parameters
     of their own. `.to()`, `.half()`, `load_state_dict()` keep them joined. Where something else
-    moved them (`copy.deepcopy`), two products do the same; `join_weights()` joins them again.
+    moved them (`copy.deepcopy`), two products do the same; `join_weights()` joins them again. Two
+    it is also where gate_proj or up_proj has a hook, which then sees its layer called.
 
     silu(gate) * up is computed in float32 and rounded once, by the kernel and by plain PyTorch
     alike; Transformers also rounds silu(gate), so results differ by that rounding. Inside
@@ -93,9 +94,16 @@ class GatedMLP(nn.Module):
             and kernels_take(x, self.gate_proj.weight, self.up_proj.weight)
         )
 
+    def _is_watched(self) -> bool:
+        """Whether a hook (calibration, pruning, offloading) waits for gate_proj or up_proj."""
+        return any(
+            layer._forward_hooks or layer._forward_pre_hooks or "forward" in vars(layer)
+            for layer in (self.gate_proj, self.up_proj)
+        )
+
     def forward(self, x: Tensor) -> Tensor:
         if self._uses_kernels(x):
-            joined = self._joined_weight()
+            joined = None if self._is_watched() else self._joined_weight()
             if joined is not None:
                 gate_up = functional.linear(x, joined)
             else:

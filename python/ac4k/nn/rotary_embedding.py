@@ -53,21 +53,45 @@ class RotaryEmbedding(nn.Module):
 
     @classmethod
     def from_config(cls, config: Any, **options: Any) -> RotaryEmbedding:
-        """For a configuration of Transformers: head_dim, max_position_embeddings,
-        rope_parameters."""
+        """For a configuration of Transformers: head_dim, max_position_embeddings (`max_position=`
+        takes its place), rope_parameters, or before Transformers 5 rope_theta and rope_scaling.
+
+        In Transformers "dynamic" and "longrope" choose angles by a sequence's length; here they are
+        those of max_position tokens.
+        """
         head_dim = getattr(config, "head_dim", None)
         head_dim = head_dim or config.hidden_size // config.num_attention_heads
-        scaling = dict(getattr(config, "rope_parameters", None) or {})
-        return cls(head_dim, config.max_position_embeddings, scaling=scaling, **options)
+        scaling = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+        scaling = dict(scaling or {})
+        kinds = [name for name, value in scaling.items() if isinstance(value, Mapping)]
+        if kinds:
+            raise ValueError(
+                f"RotaryEmbedding: expected one set of rope_parameters, got one for each of "
+                f"{', '.join(kinds)}: pass it as RotaryEmbedding(..., "
+                f"scaling=config.rope_parameters['{kinds[0]}'])"
+            )
+        for name in ("rope_theta", "partial_rotary_factor", "original_max_position_embeddings"):
+            if scaling.get(name) is None:
+                scaling[name] = getattr(config, name, None)
+        longest = config.max_position_embeddings
+        original = scaling["original_max_position_embeddings"] or longest
+        scaling["original_max_position_embeddings"] = original
+        if scaling.get("factor") is None:
+            scaling["factor"] = longest / original
+        return cls(head_dim, scaling=scaling, **{"max_position": longest, **options})
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
         table = self.cos_sin
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.cos_sin.dtype != table.dtype:
             self.cos_sin = table.to(self.cos_sin.device)
+        elif self.cos_sin is not table and not table.is_meta:
+            self.cos_sin.copy_(table)  # to_empty() has not: no state dict brings the table back
         return self
 
-    def forward(self, *args: Tensor) -> Any:
+    def forward(self, *args: Tensor, position_ids: Tensor | None = None) -> Any:
+        if position_ids is not None:  # as Transformers' Llama names it
+            args = (*args, position_ids)
         positions = args[0]
         if positions.is_floating_point():  # Transformers' (x, position_ids)
             x, positions = args

@@ -56,6 +56,8 @@ class RotaryEmbedding3D(nn.Module):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if self.table.dtype != table.dtype:
             self.table = table.to(self.table.device)
+        elif self.table is not table and not table.is_meta:
+            self.table.copy_(table)  # to_empty() has not: no state dict brings the table back
         return self
 
     def forward(self, q: Tensor, grid_sizes: Tensor, k: Tensor | None = None) -> Any:
