@@ -1,5 +1,6 @@
 // Instructions for numbers of 16 and of 8 bits.
 #include <algorithm>
+#include <cmath>
 
 #include "lanes.hpp"
 #include "numbers.hpp"
@@ -76,6 +77,10 @@ float widened(uint16_t a) {
   return to_float(std::bit_cast<T>(a));
 }
 template <typename T>
+uint16_t to_integer(uint16_t a) {
+  return narrow<T>(std::nearbyint(widened<T>(a)));
+}
+template <typename T>
 uint32_t narrow_pair(float high, float low) {
   return pair_of(from_double<T>(low), from_double<T>(high));
 }
@@ -115,6 +120,7 @@ void add_narrow_numbers(Table* table) {
   t["max.u16x2"] = two<uint32_t, uint32_t, uint32_t, larger_u16_pair>;
   t["cvt.f32.f16"] = one<float, uint16_t, widened<Half>>;
   t["cvt.f32.bf16"] = one<float, uint16_t, widened<Bfloat>>;
+  t["cvt.rni.f16.f16"] = one<uint16_t, uint16_t, to_integer<Half>>;
   t["cvt.rn.f16.f32"] = one<uint16_t, float, narrow<Half>>;
   t["cvt.rn.bf16.f32"] = one<uint16_t, float, narrow<Bfloat>>;
   t["cvt.rn.f16x2.f32"] = two<uint32_t, float, float, narrow_pair<Half>>;

@@ -18,7 +18,10 @@ from test_linear_device import (  # collected here once more
     test_tokens_do_not_meet,  # noqa: F401
     test_weights_of_few_bits_are_exact,  # noqa: F401
 )
-from test_w4a16_accuracy import test_not_worse_than_16_bit_weights  # noqa: F401
+from test_w4a16_accuracy import (
+    test_not_worse_than_16_bit_weights,  # noqa: F401
+    test_zero_points_that_codes_are_lost_beside,  # noqa: F401
+)
 
 import ac4k
 from ac4k.w4a16 import split_packed, w4_of

@@ -61,8 +61,9 @@ struct W4 {
   // Or integers are multiplied, and their scale comes in with the sums of a block.
   static constexpr bool kScalesSums = is_same<T, __half> && kGroupColumns == 128 && !kZeros;
   static constexpr bool kTiny = is_same<T, __nv_bfloat16>;
-  static constexpr int kTinyRest = kZeros ? 6 : 48;  // without zero points scales are below 2^42
-  struct WholePairs {                                // each number twice
+  static constexpr int kUnit = -6;  // codes and zero points count 2^kUnit each, if there are any
+  static constexpr int kTinyRest = kZeros ? -kUnit : 48;  // without, scales are below 2^42
+  struct WholePairs {                                     // each number twice
     uint32_t scale[2][kRowEntries], zero[2][kZeros ? kRowEntries : 1];
     uint32_t rest[2][kZeros ? kRowEntries : 1];
   };
@@ -141,12 +142,10 @@ struct W4 {
       for (int g = 0; g < kRowEntries; ++g) {
         const int entry = row * kRowEntries + g;
         if constexpr (kZeros) {
-          // Large enough for sums with it to be integers.
-          constexpr uint32_t kRound = 0x66006600u;  // 1536
           const auto as_pair = [](uint32_t bits) { return *reinterpret_cast<__half2*>(&bits); };
           const uint32_t scale = __byte_perm(header.words[entry], 0, kLow);
           const __half2 zero = as_pair(__byte_perm(header.words[entry], 0, kHigh));
-          const __half2 whole = __hsub2(__hadd2(zero, as_pair(kRound)), as_pair(kRound));
+          const __half2 whole = __half2half2(hrint(__low2half(zero)));
           pairs.scale[row][g] = scale;
           pairs.zero[row][g] = bits_of(whole);
           pairs.rest[row][g] = bits_of(__hmul2(__hsub2(whole, zero), as_pair(scale)));
@@ -176,8 +175,7 @@ struct W4 {
   }
 
   // bfloat16, with codes as tiny numbers (packed_planes.cuh). One rounding of scale * code + addend
-  // does it; with zero points, their integers are first taken away from codes, in units of 2^-6.
-  static constexpr int kUnit = -6;
+  // does it; with zero points, their integers are first taken away from codes, in units of 2^kUnit.
   static __device__ __forceinline__ TinyPairs tiny_pairs(const Header& header) {
     TinyPairs pairs;
     if constexpr (kZeros) {
