@@ -869,7 +869,8 @@ def layer_norm(
 
     out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias over the last dim, var being the
     mean of squares, in float32, rounded once. The variance comes from centred values, so that a
-    large mean costs no digits. A row with a NaN or an infinity is NaN.
+    large mean costs no digits. A row with a NaN or an infinity, or whose sum passes the range
+    of float32, is NaN; where only squares do, all numbers are the bias.
 
     x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
     weight: [N] of float32, float16, bfloat16; contiguous
@@ -1348,9 +1349,9 @@ def quantize_int8(
 
     Symmetric: scale = max(max |x| / 127, 2^-120), or the scale given; q = round(x * (1 /
     scale)). Otherwise lo = min(x, 0), hi = max(x, 0), scale = max(hi / 255 - lo / 255, 2^-120),
-    zero = round(-128 - lo / scale), q = round(x * (1 / scale)) + zero; x ~ (q - zero) * scale.
-    float32, to nearest even, saturating to [-128, 127]; NaN gives the zero point and does not
-    count in the extremes, infinities count as the largest float32.
+    zero = round(-128 - lo * (1 / scale)), q = round(x * (1 / scale)) + zero; x ~ (q - zero) *
+    scale. float32, to nearest even, saturating to [-128, 127]; NaN gives the zero point and
+    does not count in the extremes, infinities count as the largest float32.
 
     x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
     scale: [1] (per_tensor), [..., 1] (per_token), [N] (per_channel), [..., ceil(N/128)]
@@ -1378,7 +1379,8 @@ def quantize_mxfp4(x: Array, *, out: tuple[Array, Array] | None = None) -> tuple
     For each block of 32 s = 2^(floor(log2(max |x|)) - e), e the exponent of the format's
     largest number (2, 8 or 15 for e2m1, e4m3, e5m2), at least 2^-127 and that for zeros; the
     scale is s as e8m0 (its exponent plus 127). q = x / s to nearest even, saturating; x ~ q *
-    s. NaN does not count in the maximum; it stays NaN in FP8 and gives 0 in FP4.
+    s. NaN does not count in the maximum, infinities count as the largest float32; NaN stays NaN
+    in FP8 and gives 0 in FP4.
 
     x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
     Returns [..., N/2], uint8.
@@ -1406,7 +1408,8 @@ def quantize_mxfp8(
     For each block of 32 s = 2^(floor(log2(max |x|)) - e), e the exponent of the format's
     largest number (2, 8 or 15 for e2m1, e4m3, e5m2), at least 2^-127 and that for zeros; the
     scale is s as e8m0 (its exponent plus 127). q = x / s to nearest even, saturating; x ~ q *
-    s. NaN does not count in the maximum; it stays NaN in FP8 and gives 0 in FP4.
+    s. NaN does not count in the maximum, infinities count as the largest float32; NaN stays NaN
+    in FP8 and gives 0 in FP4.
 
     x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
     dtype: float8_e4m3fn, float8_e5m2
@@ -1433,11 +1436,12 @@ def quantize_nvfp4(
 ) -> tuple[Array, Array, Array]:
     """Quantise to NVFP4: e2m1 codes, an e4m3 scale for 16 of them, a global scale.
 
-    g = 448 * 6 / max |x| (1 for zeros), or the global scale given; for each block of 16 s =
-    e4m3(g * (max |x| / 6)) and q = e2m1(x * (g / s)), 0 where s is 0; x ~ q * s / g. float32,
-    to nearest even, saturating; NaN gives 0. Byte i holds codes 2i (low half) and 2i + 1.
-    Tiled: the scale of row r and block k lies in tile (r / 128, k / 4) of 512 bytes at r % 32 *
-    16 + r / 32 % 4 * 4 + k % 4, the rest is 0.
+    g = 448 * 6 / max |x| (1 for zeros, at most the largest float32), or the global scale given;
+    for each block of 16 s = e4m3(g * (max |x| / 6)) and q = e2m1(x * (g / s)), 0 where s is 0;
+    x ~ q * s / g. float32, to nearest even, saturating; NaN gives 0 and does not count in the
+    maxima, infinities count as the largest float32. Byte i holds codes 2i (low half) and 2i +
+    1. Tiled: the scale of row r and block k lies in tile (r / 128, k / 4) of 512 bytes at r %
+    32 * 16 + r / 32 % 4 * 4 + k % 4, the rest is 0.
 
     x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
     global_scale: [1] of float32; contiguous
@@ -1675,8 +1679,8 @@ def rms_norm(
 
     out = x / sqrt(mean(x^2) + eps) * weight over the last dim, in float32, rounded once.
     cast_first rounds to x's dtype before the weight comes in, as Transformers' Qwen3 and Llama
-    layers do. A row with a NaN is NaN; one with an infinity is NaN there and 0 elsewhere, as is
-    a float32 row whose squares pass the range.
+    layers do. A row with a NaN is NaN; one with an infinity is NaN there and 0 elsewhere; one
+    whose squares pass the range of float32 is 0.
 
     x: [..., N] of float32, float16, bfloat16; any strides, the last dim contiguous
     weight: [N] of float32, float16, bfloat16; contiguous

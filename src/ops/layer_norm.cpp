@@ -39,7 +39,8 @@ const RegisterOp kOp{{
     .formula = "out = (x - mean(x)) / sqrt(var(x) + eps) * weight + bias over the last dim, var"
                " being the mean of squares, in float32, rounded once. The variance comes from"
                " centred values, so that a large mean costs no digits. A row with a NaN or an"
-               " infinity is NaN.",
+               " infinity, or whose sum passes the range of float32, is NaN; where only squares"
+               " do, all numbers are the bias.",
     .example = ">>> import numpy as np\n"
                ">>> x = np.array([[1, 3]], np.float32)\n"
                ">>> ac4k.layer_norm(x, bias=np.array([5, 5], np.float32), eps=0.0).tolist()\n"

@@ -61,12 +61,13 @@ const RegisterOp kQuantize{{
                  "? = None) -> i8[..., N], f32" AC4K_SCALES ", i32" AC4K_SCALES " if not symmetric",
     .types = "T: f32 f16 bf16",
     .doc = "Quantise to int8 with a scale, and a zero point unless symmetric.",
-    .formula = "Symmetric: scale = max(max |x| / 127, 2^-120), or the scale given; q = round(x * (1"
-               " / scale)). Otherwise lo = min(x, 0), hi = max(x, 0), scale = max(hi / 255 - lo /"
-               " 255, 2^-120), zero = round(-128 - lo / scale), q = round(x * (1 / scale)) + zero;"
-               " x ~ (q - zero) * scale. float32, to nearest even, saturating to [-128, 127]; NaN"
-               " gives the zero point and does not count in the extremes, infinities count as the"
-               " largest float32.",
+    .formula =
+        "Symmetric: scale = max(max |x| / 127, 2^-120), or the scale given; q = round(x * (1"
+        " / scale)). Otherwise lo = min(x, 0), hi = max(x, 0), scale = max(hi / 255 - lo /"
+        " 255, 2^-120), zero = round(-128 - lo * (1 / scale)), q = round(x * (1 / scale)) +"
+        " zero; x ~ (q - zero) * scale. float32, to nearest even, saturating to [-128, 127]; NaN"
+        " gives the zero point and does not count in the extremes, infinities count as the"
+        " largest float32.",
     .example = ">>> import numpy as np\n"
                ">>> q, scale = ac4k.quantize_int8(np.array([[1, -2, 127]], np.float32))\n"
                ">>> q.tolist(), scale.tolist()\n"

@@ -95,7 +95,8 @@ constexpr const char* kFormula =
     "For each block of 32 s = 2^(floor(log2(max |x|)) - e), e the exponent of the format's largest"
     " number (2, 8 or 15 for e2m1, e4m3, e5m2), at least 2^-127 and that for zeros; the scale is s"
     " as e8m0 (its exponent plus 127). q = x / s to nearest even, saturating; x ~ q * s. NaN does"
-    " not count in the maximum; it stays NaN in FP8 and gives 0 in FP4.";
+    " not count in the maximum, infinities count as the largest float32; NaN stays NaN in FP8 and"
+    " gives 0 in FP4.";
 
 const RegisterOp kQuantizeFp4{{
     .signature = "quantize_mxfp4(x: T[..., N] row_strided) -> u8[..., N/2], u8[..., N/32]",

@@ -138,9 +138,11 @@ const RegisterOp kQuantize{{
                  " layout: {plain, tiled} = plain) -> u8[..., N/2], " AC4K_NVFP4_SCALES ", f32[1]",
     .types = "T: f32 f16 bf16",
     .doc = "Quantise to NVFP4: e2m1 codes, an e4m3 scale for 16 of them, a global scale.",
-    .formula = "g = 448 * 6 / max |x| (1 for zeros), or the global scale given; for each block of"
-               " 16 s = e4m3(g * (max |x| / 6)) and q = e2m1(x * (g / s)), 0 where s is 0; x ~ q *"
-               " s / g. float32, to nearest even, saturating; NaN gives 0. Byte i holds codes 2i"
+    .formula = "g = 448 * 6 / max |x| (1 for zeros, at most the largest float32), or the global"
+               " scale given; for each block of 16 s = e4m3(g * (max |x| / 6)) and q = e2m1(x * (g"
+               " / s)), 0 where s is 0; x ~ q * s / g. float32, to nearest even, saturating; NaN"
+               " gives 0 and does not count in the maxima, infinities count as the largest"
+               " float32. Byte i holds codes 2i"
                " (low half) and 2i + 1. Tiled: the scale of row r and block k lies in tile (r /"
                " 128, k / 4) of 512 bytes at r % 32 * 16 + r / 32 % 4 * 4 + k % 4, the rest is 0.",
     .example = ">>> import numpy as np\n"

@@ -39,7 +39,7 @@ const RegisterOp kOp{{
     .formula = "out = x / sqrt(mean(x^2) + eps) * weight over the last dim, in float32, rounded"
                " once. cast_first rounds to x's dtype before the weight comes in, as Transformers'"
                " Qwen3 and Llama layers do. A row with a NaN is NaN; one with an infinity is NaN"
-               " there and 0 elsewhere, as is a float32 row whose squares pass the range.",
+               " there and 0 elsewhere; one whose squares pass the range of float32 is 0.",
     .example = ">>> import numpy as np\n"
                ">>> x = np.array([[2, -2]], np.float32)\n"
                ">>> ac4k.rms_norm(x, np.array([1, 3], np.float32), eps=0.0).tolist()\n"
