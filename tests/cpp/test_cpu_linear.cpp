@@ -44,7 +44,7 @@ class PackedKernels : public testing::TestWithParam<int> {
                                   .num_blocks = num_blocks_,
                                   .end = tile_.data() + tile_.size(),
                                   .activations = groups.data(),
-                                  .token_stride = kGroups,
+                                  .row_stride = kGroups,
                                   .sums = sums.data()});
     return sums;
   }
