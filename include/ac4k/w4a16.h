@@ -88,8 +88,8 @@ AC4K_API ac4k_status ac4k_w4a16_runner_gemm(const ac4k_w4a16_runner* runner,
                                             const ac4k_w4a16_product* product);
 
 /* Times every config on this product for about `seconds` in all and keeps the fastest for
- * best_config, here and on disk. `microseconds`, when not NULL, gets the time of each config. Not
- * while a graph is captured. */
+ * best_config, here and on disk. `microseconds`, when not NULL, gets the time of each config. `c`
+ * is written many times, so it may not be the residual. Not while a graph is captured. */
 AC4K_API ac4k_status ac4k_w4a16_runner_tune(const ac4k_w4a16_runner* runner,
                                             const ac4k_w4a16_product* product, double seconds,
                                             int64_t* best, double* microseconds);

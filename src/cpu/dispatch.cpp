@@ -161,6 +161,14 @@ const PanelKernels& panel_kernels(Element) { return *kernels().linear->exact; }
 const BlockProductKernels& block_product_kernels() { return generic::kBlockProducts; }
 #endif
 
+uint32_t cpu_signature() {
+#if defined(__x86_64__)
+  unsigned eax, ebx, ecx, edx;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return eax;
+#endif
+  return 0;
+}
+
 Isa detected_isa() { return state().best; }
 Isa active_isa() { return state().isa.load(std::memory_order_relaxed); }
 

@@ -19,6 +19,8 @@ Isa active_isa();
 // "auto" or a level's name. Takes effect for the calls that start afterwards.
 Status set_isa(std::string_view name);
 const char* name_of(Isa isa);
+// Family, model and stepping, as CPUID gives them; 0 where there is none.
+uint32_t cpu_signature();
 
 int num_threads();
 // 0: as many as omp_get_max_threads() says at each call.

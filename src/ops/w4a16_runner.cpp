@@ -122,8 +122,9 @@ int64_t workspace_of(const Runner& runner, int64_t M, int64_t N, int64_t K) {
 Status tune_key(const Runner& runner, int64_t M, int64_t N, int64_t K, int64_t group_size,
                 W4TuneKey* key) {
   if (runner.device.device_type == kDLCPU) {
-    key->device = std::string("cpu ") + cpu::name_of(cpu::active_isa()) + " " +
-                  std::to_string(cpu::num_threads());
+    // Machines of different kinds may share a cache directory.
+    key->device = "cpu " + std::to_string(cpu::cpu_signature()) + " " +
+                  cpu::name_of(cpu::active_isa()) + " " + std::to_string(cpu::num_threads());
   } else {
     Status status = AC4K_OK;
     const auto* device = cuda::device_properties(runner.device.device_id, status);
@@ -443,6 +444,10 @@ ac4k_status ac4k_w4a16_runner_tune(const ac4k_w4a16_runner* runner,
   }
   Product p = *product;
   p.config = 0;
+  if (p.residual != nullptr && p.residual == p.c) {
+    return wrong(kFunction, "residual",
+                 "other memory than c, which is written again and again, got ", "the same");
+  }
   WeightFormat format;
   AC4K_TRY(check_product(kFunction, *runner, p, &format));
   const std::vector<std::string> names = configs_of(*runner, p.M, p.N, p.K);

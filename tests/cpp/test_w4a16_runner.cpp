@@ -133,6 +133,13 @@ TEST(W4A16Runner, TuningIsRemembered) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(W4A16Runner, TuningRefusesToAddAgainAndAgain) {
+  Problem problem(Runner::Quant::group);
+  auto product = problem.product();
+  product.residual = product.c;
+  EXPECT_REFUSED(problem.runner.tune(product, 0.01), "argument 'residual'");
+}
+
 TEST(W4A16Runner, PackRefusesWhatDoesNotFit) {
   Problem plain(Runner::Quant::group), zeros(Runner::Quant::group_zeros);
   const auto pack = [](Problem& p, const uint8_t* q, const void* s, const void* z, int64_t group,
