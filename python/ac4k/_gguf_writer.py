@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import reprlib
 import secrets
 import stat
 import struct
@@ -98,13 +99,16 @@ class Writer:
         self._temporary = os.path.join(folder, f".{name[:40]}.{secrets.token_hex(6)}.tmp")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            self._file = os.fdopen(os.open(self._temporary, flags, 0o666), "wb")
+            created = 0o666 if mode is None else mode & 0o777
+            self._file = os.fdopen(os.open(self._temporary, flags, created), "wb")
         except OSError as error:
             error.filename = self.path  # nobody knows the temporary one
             raise
         try:
             if mode is not None:
-                os.fchmod(self._file.fileno(), mode)
+                # Some mounts let files be written whose mode they let nobody set.
+                with suppress(PermissionError):
+                    os.fchmod(self._file.fileno(), mode)
             self._file.write(header)
             self._pad()
         except BaseException:
@@ -295,6 +299,11 @@ def _header(
     for spec in specs:
         parts.append(_tensor_info(spec, offset))
         offset += -(-spec.nbytes // alignment) * alignment
+        if offset >= 1 << 63:
+            raise ValueError(
+                f"gguf: tensor {spec.name!r}: expected fewer than 2^63 bytes up to its end, "
+                f"got {offset}"
+            )
     return b"".join(parts)
 
 
@@ -313,9 +322,9 @@ def _encode_name(what: str, name: str) -> bytes:
     if not isinstance(name, str):
         raise TypeError(f"gguf: {what}: expected str, got {type(name).__name__}")
     try:
-        data = name.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"gguf: {what}: expected text without surrogates, got {name!r}") from error
+        data = _utf8(name)
+    except ValueError as error:
+        raise ValueError(f"gguf: {what}: {error}") from error
     if len(data) > _LONGEST_NAME:
         raise ValueError(
             f"gguf: {what}: expected at most {_LONGEST_NAME} bytes, got {len(data)}: {name[:40]!r}"
@@ -323,10 +332,18 @@ def _encode_name(what: str, name: str) -> bytes:
     return struct.pack("<Q", len(data)) + data
 
 
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        part = text[max(error.start - 20, 0) :][:40]  # a chat template may be long
+        raise ValueError(f"expected text without surrogates, got {part!r}") from error
+
+
 def _encode_string(text: Any) -> bytes:
     if not isinstance(text, str):
         raise TypeError(f"expected str, got {type(text).__name__}")
-    data = text.encode()
+    data = _utf8(text)
     return struct.pack("<Q", len(data)) + data
 
 
@@ -335,8 +352,7 @@ def _encode_value(value: Any, kind: Any, depth: int = 0) -> bytes:
     kind = _kind_of(value) if kind is None else kind
     if isinstance(kind, list) or (isinstance(kind, str) and kind.startswith("[")):
         return struct.pack("<I", ARRAY) + _encode_array(value, kind, depth + 1)
-    number, letter = _value_type(kind)
-    return struct.pack("<I", number) + _encode_all([value], letter)
+    return struct.pack("<I", _value_type(kind)[0]) + _encode_all([value], kind)
 
 
 def _encode_array(values: Any, kind: Any, depth: int) -> bytes:
@@ -358,19 +374,42 @@ def _encode_array(values: Any, kind: Any, depth: int) -> bytes:
         return struct.pack("<IQ", ARRAY, len(values)) + inner
     if not (isinstance(kind, str) and kind.startswith("[") and kind.endswith("]")):
         raise ValueError(f"expected a type such as '[uint32]' for a list, got {kind!r}")
-    number, letter = _value_type(kind[1:-1])
-    return struct.pack("<IQ", number, len(values)) + _encode_all(values, letter)
+    number, _ = _value_type(kind[1:-1])
+    return struct.pack("<IQ", number, len(values)) + _encode_all(values, kind[1:-1])
 
 
-def _encode_all(values: Sequence[Any], letter: str) -> bytes:
-    """Strings, or what `struct` has a letter for; it takes anything at all for a bool."""
-    if letter == VALUE_TYPES["string"][1]:
+def _encode_all(values: Sequence[Any], name: str) -> bytes:
+    """Values of one type: strings, or what `struct` has a letter for."""
+    letter = VALUE_TYPES[name][1]
+    if name == "string":
         return b"".join(map(_encode_string, values))
-    if letter == VALUE_TYPES["bool"][1]:
+    if name == "bool":  # for which `struct` takes anything at all
         for value in values:
             if not isinstance(value, bool) and _dtype_name(value) != "bool":
                 raise TypeError(f"expected bool, got {value!r}")
-    return struct.pack(f"<{len(values)}{letter}", *values)
+    try:
+        return struct.pack(f"<{len(values)}{letter}", *values)
+    except (struct.error, TypeError, OverflowError):
+        for value in values:
+            _check_number(value, name, letter)
+        raise
+
+
+def _check_number(value: Any, name: str, letter: str) -> None:
+    """Says what `struct` does not: which value is wrong, and what was expected."""
+    read: Any = math.isfinite if name.startswith("float") else operator.index
+    try:
+        read(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # torch's, of several numbers
+        raise TypeError(f"expected {name}, got {reprlib.repr(value)}") from error
+    except OverflowError:
+        pass  # an int beyond every float
+    try:
+        struct.pack(f"<{letter}", value)
+    except (struct.error, OverflowError) as error:
+        raise ValueError(
+            f"expected a number that {name} can hold, got {reprlib.repr(value)}"
+        ) from error
 
 
 def _value_type(name: Any) -> tuple[int, str]:

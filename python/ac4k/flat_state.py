@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,15 +35,36 @@ def flatten_state_dict(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[s
 def unflatten_state_dict(
     tensors: Mapping[str, Any], metadata: Mapping[str, str] | None
 ) -> dict[str, Any]:
-    """What was given to `flatten_state_dict`; the tensors alone where metadata does not say."""
+    """What was given to `flatten_state_dict`; the tensors alone where metadata does not say.
+
+    tensors: all of them or some, as shards have them, each with the metadata of the whole.
+    """
+    parts = _parts(metadata)
+    return {
+        name: _quant_tensor(name, each, parts[name]) if name in parts else each
+        for name, each in tensors.items()
+    }
+
+
+def _parts(metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    text = (metadata or {}).get(_KEY, "{}")
     try:
-        parts = json.loads((metadata or {}).get(_KEY, "{}"))
-        return {
-            name: QuantTensor(each, *parts[name]) if name in parts else each
-            for name, each in tensors.items()
-        }
+        parts = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(
-            "unflatten_state_dict: argument 'metadata': expected that of flatten_state_dict, and "
-            f"its tensors, got {type(error).__name__}: {error}"
-        ) from None
+        raise _error(f"that of flatten_state_dict, got {type(error).__name__}: {error}") from error
+    if not isinstance(parts, dict):
+        raise _error(f"that of flatten_state_dict, got {_KEY} = {reprlib.repr(text)}")
+    return parts
+
+
+def _quant_tensor(name: str, data: Any, part: Any) -> QuantTensor:
+    try:
+        return QuantTensor(data, *part)
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise _error(
+            f"format, shape and layout of tensor {name!r}, got {reprlib.repr(part)}: {error}"
+        ) from error
+
+
+def _error(expected_and_got: str) -> ValueError:
+    return ValueError(f"unflatten_state_dict: argument 'metadata': expected {expected_and_got}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -400,6 +401,8 @@ def test_a_sparse_file_costs_no_memory(tmp_path: Path) -> None:
         ({}, {"general.alignment": 24}, ValueError, "'general.alignment': .*power of two.*24"),
         ({}, {"general.alignment": "x"}, ValueError, "'general.alignment': .*'x'"),
         ({}, {3: 1}, TypeError, "metadata key: expected str, got int"),
+        ({}, {"k": "\ud800"}, ValueError, r"'k': expected text without surrogates, got '\\ud800'$"),
+        ({}, {"k": ["a", "a" * 99 + "\ud800"]}, ValueError, r"'k': .* got 'a{20}\\ud800'$"),
     ],
 )
 def test_what_cannot_be_written_is_named(
@@ -425,8 +428,10 @@ def test_types_can_be_given(tmp_path: Path) -> None:
         assert opened.metadata == metadata
         assert opened.metadata_types == types
     for value, wrong, text in (
-        (300, "uint8", ""),
-        ("x", "int8", ""),
+        (300, "uint8", "expected a number that uint8 can hold, got 300$"),
+        (-1, "uint64", "expected a number that uint64 can hold, got -1$"),
+        (1e300, "float32", r"expected a number that float32 can hold, got 1e\+300$"),
+        (10**400, "float64", "expected a number that float64 can hold, got 1000"),
         (1, 4, "expected a type of uint8.*got 4"),
         ([1], "[text]", "expected a type of uint8.*got 'text'"),
         ([1], "[uint8", r"such as '\[uint32\]' for a list, got '\[uint8'"),
@@ -439,6 +444,33 @@ def test_types_can_be_given(tmp_path: Path) -> None:
     ):
         with pytest.raises((TypeError, ValueError), match=f"gguf: metadata 'k': .*{text}"):
             gguf.write(path, {}, {"k": value}, metadata_types={"k": wrong})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        ("x", "int8", "int8, got 'x'"),
+        ("x", "uint32", "uint32, got 'x'"),
+        (3.7, "uint32", "uint32, got 3.7"),
+        ([1, None], "[uint64]", "uint64, got None"),
+        ("3", "float32", "float32, got '3'"),
+        ([0.5, b"1"], "[float64]", "float64, got b'1'"),
+        (torch.tensor(3.5), "uint8", "uint8, got tensor"),
+        (torch.ones(2), "float32", "float32, got tensor"),
+        (np.ones(2), "int32", "int32, got array"),
+    ],
+)
+def test_values_of_another_type_are_named(tmp_path: Path, value: Any, kind: str, text: str) -> None:
+    with pytest.raises(TypeError, match=f"gguf: metadata 'k': expected {re.escape(text)}"):
+        gguf.write(tmp_path / "out.gguf", {}, {"k": value}, metadata_types={"k": kind})
+
+
+def test_numbers_of_any_kind_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.gguf"
+    metadata = {"a": np.float32(3), "b": 7, "c": torch.tensor(5), "d": True}
+    types = {"a": "float64", "b": "float32", "c": "uint8", "d": "uint32"}
+    gguf.write(path, {}, metadata, metadata_types=types)
+    assert gguf.open(path).metadata == {"a": 3.0, "b": 7.0, "c": 5, "d": 1}
 
 
 def test_metadata_may_be_of_torch(tmp_path: Path) -> None:
@@ -464,6 +496,13 @@ def test_metadata_may_be_of_torch(tmp_path: Path) -> None:
 def test_shapes_that_cannot_be_are_named(tmp_path: Path, fmt: str, shape: Any, text: str) -> None:
     with pytest.raises((TypeError, ValueError), match=rf"gguf: tensor 'a': shape: {text}.*, got"):
         gguf.Writer(tmp_path / "out.gguf", [gguf.TensorSpec("a", fmt, shape)])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tensors_that_pass_every_file_together_are_named(tmp_path: Path) -> None:
+    specs = [gguf.TensorSpec(f"t{i}", "i8", (1 << 62,)) for i in range(6)]
+    with pytest.raises(ValueError, match=rf"gguf: tensor 't1': expected fewer .* got {1 << 63}$"):
+        gguf.Writer(tmp_path / "out.gguf", specs)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -541,6 +580,22 @@ def test_a_file_keeps_its_mode(tmp_path: Path) -> None:
         path.chmod(mode)
         gguf.write(path, {"a": np.zeros(3, np.float32)})
         assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_mode_that_nobody_may_set_is_not_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out.gguf"
+    gguf.write(path, {})
+    path.chmod(0o600)
+
+    def refuse(file: int, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", refuse)
+    gguf.write(path, {}, {"new": True})
+    assert gguf.open(path).metadata == {"new": True}
+    assert path.stat().st_mode & 0o777 == 0o600  # never more than it was
 
 
 def test_nothing_is_left_of_a_file_that_cannot_be_placed(tmp_path: Path) -> None:
