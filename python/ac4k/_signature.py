@@ -35,6 +35,10 @@ class Dim(NamedTuple):
         quotient = -(-value // self.divide) if self.round_up else value // self.divide
         return quotient * self.multiply
 
+    def is_whole(self, value: Any) -> Any:
+        """Whether `extent` leaves nothing over where the division has to be exact."""
+        return self.round_up or self.divide == 1 or value % self.divide == 0
+
 
 @cache
 def parse_dim(text: str) -> Dim:

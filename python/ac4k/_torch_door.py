@@ -6,6 +6,7 @@ subclasses, dispatch modes, functorch, tracing. Imported when torch is (see _tor
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,15 @@ from torch.library import Library
 from ac4k import _torch_quant_tensor as _torch_quant_tensor  # torch.load must know it
 from ac4k import ops
 from ac4k._native import C
-from ac4k._signature import dims_of, dtype_of, is_present, parse_dim, shape_of
+from ac4k._signature import (
+    Dim,
+    dims_of,
+    dtype_of,
+    is_present,
+    parse_dim,
+    shape_of,
+    value_of,
+)
 from ac4k.settings import op_table
 
 _DTYPES = {
@@ -117,11 +126,21 @@ class _Shapes:
         self.declaration = declaration
         self.values = values
         self.sizes: dict[str, Any] = {}
+        self.set_by: dict[str, str] = {}  # the argument that a size comes from
         self.types: dict[str, str] = {}
         self.device: torch.device | None = None
 
     def fail(self, name: str, text: str) -> None:
         raise ValueError(f"{self.declaration['name']}: argument '{name}': {text}")
+
+    def check(self, condition: Any, name: str, text: Callable[[], str]) -> None:
+        """As `fail`, where sizes may be symbolic: what is not known becomes a guard."""
+        op = self.declaration["name"]
+        torch._check_value(condition, lambda: f"{op}: argument '{name}': {text()}")
+
+    def bind_size(self, symbol: str, size: Any, name: str) -> None:
+        self.sizes[symbol] = size
+        self.set_by[symbol] = name
 
     def bind(self, param: dict[str, Any], tensor: torch.Tensor) -> None:
         name, dtype = param["name"], param["dtype"]
@@ -144,38 +163,91 @@ class _Shapes:
             self.device = tensor.device
         elif tensor.device != self.device:
             self.fail(name, f"expected a tensor on {self.device}, got one on {tensor.device}")
-        dims = dims_of(self.declaration, param, self.values)
-        self._bind_shape(name, list(dims), list(tensor.shape))
+        self._bind_shape(param, list(tensor.shape))
 
-    def _bind_shape(self, name: str, dims: list[str], shape: list[Any]) -> None:
-        text = f"expected shape [{', '.join(dims)}], got {shape}"
-        if dims and dims[0] == "...":
-            dims = dims[1:]
-            count = len(shape) - len(dims)
-            if count < 0:
-                self.fail(name, text)
-            leading, shape = shape[:count], shape[count:]
-            bound = self.sizes.setdefault("...", leading)
-            if len(leading) != len(bound):
-                self.fail(name, text)
-            for got, want in zip(leading, bound, strict=True):
-                torch._check(got == want, lambda: f"{self.declaration['name']}: '{name}': {text}")
-        if len(dims) != len(shape):
-            self.fail(name, text)
-        for each, got in zip(dims, shape, strict=True):
+    def _bind_shape(self, param: dict[str, Any], shape: list[Any]) -> None:
+        name, dims = param["name"], dims_of(self.declaration, param, self.values)
+        fixed = [dim for dim in dims if dim != "..."]
+        count = len(shape) - len(fixed)
+        if count < 0 or (count > 0 and len(fixed) == len(dims)):
+            self.fail(name, self._shape_text(param, shape))
+        if len(fixed) < len(dims):
+            self._bind_leading(param, shape, shape[:count])
+        for each, got in zip(fixed, shape[count:], strict=True):
             dim = parse_dim(each)
+
+            def text(symbol: str | None = dim.symbol) -> str:
+                return self._shape_text(param, shape, symbol)
+
             if dim.symbol not in (None, "rows") and dim.symbol not in self.sizes:
-                self.sizes[str(dim.symbol)] = got // dim.multiply * dim.divide
+                self.check(got % dim.multiply == 0, name, text)
+                self.bind_size(str(dim.symbol), got // dim.multiply * dim.divide, name)
                 continue
-            want = shape_of([each], self.sizes)[0]
-            torch._check(got == want, lambda: f"{self.declaration['name']}: '{name}': {text}")
+            self.check(dim.is_whole(self._size(dim)), name, text)
+            self.check(got == shape_of([each], self.sizes)[0], name, text)
+
+    def _bind_leading(self, param: dict[str, Any], shape: list[Any], leading: list[Any]) -> None:
+        name = param["name"]
+        if "..." not in self.sizes:
+            self.bind_size("...", leading, name)
+
+        def text() -> str:
+            return self._shape_text(param, shape, "...")
+
+        bound = self.sizes["..."]
+        if len(leading) != len(bound):
+            self.fail(name, text())
+        for got, want in zip(leading, bound, strict=True):
+            self.check(got == want, name, text)
+
+    def _shape_text(self, param: dict[str, Any], got: list[Any], symbol: str | None = None) -> str:
+        """As eager calls say it; `symbol` is of the size that `got` does not agree with."""
+        text = f"expected shape [{', '.join(dims_of(self.declaration, param, self.values))}]"
+        if "dims_by" in param:
+            chosen = value_of(self.declaration, param["dims_by"], self.values)
+            text += f" for {param['dims_by']} '{chosen}'"
+        if symbol in self.set_by:
+            text += f" with {symbol} = {self.sizes[symbol]}, "
+            source = f"'{self.set_by[symbol]}'"
+            text += f"as {source} has" if symbol == "..." else f"set by {source}"
+        return f"{text}, got {got}"
+
+    def _size(self, dim: Dim) -> Any:
+        if dim.symbol == "rows":
+            return math.prod(self.sizes.get("...", ()))
+        return self.sizes.get(str(dim.symbol))
 
     def output(self, output: dict[str, Any]) -> torch.Tensor:
         op, values = self.declaration, self.values
         dtype = _DTYPES[dtype_of(op, output, self.types, values)]
         there = is_present(op, output, values)
-        shape = shape_of(dims_of(op, output, values), self.sizes) if there else (0,)
+        dims = dims_of(op, output, values) if there else ["0"]
+        for each in dims:
+            if each != "...":
+                self._check_whole(each)
+        shape = shape_of(dims, self.sizes)
         return torch.empty(shape, dtype=dtype, device=self.device)
+
+    def _check_whole(self, text: str) -> None:
+        op, dim = self.declaration["name"], parse_dim(text)
+        size = self._size(dim)
+        torch._check_value(
+            dim.is_whole(size),
+            lambda: f"{op}: expected a whole {text}, got {dim.symbol} = {size}",
+        )
+
+
+def _choice(declaration: dict[str, Any], param: dict[str, Any], given: Any) -> Any:
+    """One of a param's choices; a dtype may have been given by its short name."""
+    if param["kind"] == "dtype" and given in _DTYPES:
+        given = _DTYPE_NAMES[_DTYPES[given]]
+    if given not in param["choices"]:
+        expected = ", ".join(param["choices"])
+        raise ValueError(
+            f"{declaration['name']}: argument '{param['name']}': expected one of {expected}, "
+            f"got '{given}'"
+        )
+    return given
 
 
 def _bind_call(
@@ -183,10 +255,13 @@ def _bind_call(
 ) -> _Shapes:
     params = declaration["params"]
     values = dict(zip((param["name"] for param in params), args, strict=False)) | keywords
+    for param in params:
+        if "choices" in param and param["name"] in values:
+            values[param["name"]] = _choice(declaration, param, values[param["name"]])
     shapes = _Shapes(declaration, values)
     for param in params:
         if param["kind"] == "int" and param["name"] in values:
-            shapes.sizes[param["name"]] = values[param["name"]]
+            shapes.bind_size(param["name"], values[param["name"]], param["name"])
     for param in params:
         value = values.get(param["name"])
         if param["kind"] == "tensor" and value is not None:

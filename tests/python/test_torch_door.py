@@ -176,6 +176,70 @@ def test_fake_tensors_and_meta(device: str) -> None:
     assert meta.shape == (3, 4)
 
 
+def message_of(call: Any) -> str:
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        call()
+    return str(caught.value)
+
+
+BLOCKS = {"dtype": torch.uint8}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda zeros: ac4k.quantize(zeros(4, 64), "q4_k"),
+        lambda zeros: ac4k.quantize(zeros(4, 64), "q4_k", out=zeros(4, 0, 144, **BLOCKS)),
+        lambda zeros: ac4k.quantize_q4_0(zeros(4, 33)),
+        lambda zeros: ac4k.gemm_q4_0_q8_1(
+            zeros(4, 1, 18, **BLOCKS), zeros(3, 1, 36, **BLOCKS), 4, 3, 33
+        ),
+        lambda zeros: ac4k.quant_linear(zeros(4, 64), zeros(1, 0, 9216, **BLOCKS), N=8, fmt="q4_k"),
+        lambda zeros: ac4k.silu_and_mul(zeros(4, 7)),
+        lambda zeros: ac4k.gemm(zeros(4, 64), zeros(63, 2)),
+        lambda zeros: ac4k.element_wise_mul_add(zeros(4, 8), zeros(3, 8), zeros(4, 8)),
+        lambda zeros: ac4k.quantize(zeros(4, 64), "zz"),
+        lambda zeros: ac4k.fused_add_gelu(zeros(4, 8), zeros(8), approximate="zz"),
+    ],
+)
+def test_meta_tensors_are_refused_as_others_are(device: str, call: Any) -> None:
+    texts = [
+        message_of(lambda place=place: call(lambda *s, **o: torch.zeros(*s, device=place, **o)))
+        for place in (device, "meta")
+    ]
+    assert texts[0] == texts[1]
+
+
+def test_dtypes_by_name_are_checked() -> None:
+    x = torch.zeros(4, 64, device="meta")
+    with pytest.raises(
+        ValueError, match=r"argument 'dtype': expected one of float8_e4m3fn, .*'zz'"
+    ):
+        ac4k.quantize_fp8(x, dtype="zz")  # type: ignore[call-overload]
+    q, _ = torch.ops.ac4k.quantize_fp8(x, dtype="f8e5m2")  # the op's own name, as in eager calls
+    assert q.dtype == torch.float8_e5m2
+
+
+def test_whole_quotients_are_guards_of_a_graph() -> None:
+    """Any number of blocks is one graph; a part of a block is refused."""
+    torch.compiler.reset()
+    graphs = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(
+        lambda x: ac4k.quantize(x, "q4_0"), fullgraph=True, dynamic=True, backend=backend
+    )
+    for columns in (64, 96, 320):
+        assert compiled(torch.zeros(5, columns)).shape == (5, columns // 32, 18)
+    assert len(graphs) == 1
+    assert "expected a whole K/32" in message_of(lambda: compiled(torch.zeros(5, 65)))
+    wrong = torch.compile(lambda x: ac4k.quantize(x, "zz"), fullgraph=True)  # type: ignore[arg-type]
+    assert "argument 'fmt': expected one of q4_0" in message_of(lambda: wrong(torch.zeros(4, 64)))
+
+
 def test_tracers_and_transforms(device: str) -> None:
     x, bias = torch.randn(4, 8, device=device), torch.randn(8, device=device)
     expected = ac4k.fused_add_gelu(x, bias)
