@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import operator
+import reprlib
 from typing import Any
 
 from ac4k import _native, ops
 from ac4k._w4_format import w4_format
-from ac4k.quant_tensor import QuantTensor, block_format, raw_shape, sliced
+from ac4k.quant_tensor import (
+    PACKED_COLUMNS,
+    PACKED_ROWS,
+    QuantTensor,
+    block_format,
+    raw_shape,
+    sliced,
+)
 
 _DEVICES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
+_LONGEST_ID = 10  # digits of a number below 2^31
 
 
 def pack(w_q: Any, fmt: str | None = None) -> QuantTensor:
@@ -67,9 +77,9 @@ def unpack(w: QuantTensor) -> QuantTensor:
             f"got {w!r}"
         )
     *leading, rows, columns = w.shape
-    tiles = -(-rows // 64)
+    tiles = -(-rows // PACKED_ROWS)
     # Several are taken for one, of whole tiles; the rows that pad each are cut off afterwards.
-    unpacked_rows = tiles * 64 if leading else rows
+    unpacked_rows = tiles * PACKED_ROWS if leading else rows
     packed = w.raw.reshape(math.prod(leading) * tiles, *packed_block_shape(w.format, columns))
     blocks = on_cpu(
         ops.unpack_weight, packed, math.prod(leading) * unpacked_rows, columns, fmt=w.format
@@ -113,7 +123,7 @@ def linear(x: Any, w: QuantTensor, bias: Any = None, out: Any = None) -> Any:
             f"got {shape or type(x).__name__}"
         )
     options = {} if out is None else {"out": out}
-    weight = w.raw.reshape(-(-rows // 64), *packed_block_shape(w.format, columns))
+    weight = w.raw.reshape(-(-rows // PACKED_ROWS), *packed_block_shape(w.format, columns))
     fmt: Any = w.format
     return ops.quant_linear(x, weight, bias, N=rows, fmt=fmt, **options)
 
@@ -128,17 +138,43 @@ def quant_linear_configs(fmt: str, tokens: int, N: int, K: int, device: Any = "c
     >>> ac4k.quant_linear_configs("q4_0", 1, 4096, 4096)
     ['auto']
     """
-    place = device_numbers("quant_linear_configs", device)
-    names: list[str] = json.loads(_native.C.quant_linear_configs(fmt, *place, tokens, N, K))
+    op = "quant_linear_configs"
+    place = device_numbers(op, device)
+    sizes = sizes_of_64_bits(op, tokens=tokens, N=N, K=K)
+    names: list[str] = json.loads(_native.C.quant_linear_configs(fmt, *place, *sizes))
     return names
 
 
+def sizes_of_64_bits(op: str, **sizes: Any) -> list[int]:
+    """Sizes for the extension module, which knows no argument's name when it cannot read one."""
+    found = []
+    for argument, size in sizes.items():
+        try:
+            number = operator.index(size)
+        except TypeError as error:
+            raise TypeError(
+                f"{op}: argument '{argument}': expected an int, got {type(size).__name__}"
+            ) from error
+        if not -(1 << 63) <= number < 1 << 63:
+            raise ValueError(
+                f"{op}: argument '{argument}': expected an int of 64 bits, got {number}"
+            )
+        found.append(number)
+    return found
+
+
 def device_numbers(op: str, device: Any) -> tuple[int, int]:
-    """DLPack's number of a kind of device, and which of them."""
+    """DLPack's number of a kind of device, and which of them: the first unless it says."""
     kind, _, number = str(device).partition(":")
-    if kind not in _DEVICES or not (number or "0").isdigit():
+    number = number or "0"
+    is_number = number.isascii() and number.isdecimal()
+    if kind not in _DEVICES or not is_number:
         raise ValueError(f"{op}: argument 'device': expected cpu, cuda or cuda:1, got {device!r}")
-    return _DEVICES[kind], int(number or 0)
+    if len(number) > _LONGEST_ID or int(number) >= 1 << 31:
+        raise ValueError(
+            f"{op}: argument 'device': expected a number below 2^31, got {reprlib.repr(device)}"
+        )
+    return _DEVICES[kind], int(number)
 
 
 def packed_block_shape(fmt: str, columns: int) -> tuple[int, int]:
@@ -148,8 +184,8 @@ def packed_block_shape(fmt: str, columns: int) -> tuple[int, int]:
     (2, 2304)
     """
     values, size = block_format(fmt)
-    packed_columns = max(values, 64)
-    return -(-columns // packed_columns), 64 * (packed_columns // values) * size
+    packed_columns = max(values, PACKED_COLUMNS)
+    return -(-columns // packed_columns), PACKED_ROWS * (packed_columns // values) * size
 
 
 def on_cpu(op: Any, data: Any, *args: Any, **options: Any) -> Any:

@@ -20,8 +20,8 @@ from ac4k._w4_format import w4_format
 BlockLayout = Literal["gguf", "packed"]
 
 # Rows of a tile of the packed layout, and columns of its blocks for formats of short blocks.
-_PACKED_ROWS = 64
-_PACKED_COLUMNS = 64
+PACKED_ROWS = 64
+PACKED_COLUMNS = 64
 
 
 def block_format(fmt: str) -> BlockFormat:
@@ -61,8 +61,8 @@ def packed_bytes(fmt: str, rows: int, columns: int) -> int:
     True
     """
     block = block_format(fmt)
-    tile_columns = max(block.block_values, _PACKED_COLUMNS)
-    padded_rows = math.ceil(rows / _PACKED_ROWS) * _PACKED_ROWS
+    tile_columns = max(block.block_values, PACKED_COLUMNS)
+    padded_rows = math.ceil(rows / PACKED_ROWS) * PACKED_ROWS
     padded_columns = math.ceil(columns / tile_columns) * tile_columns
     size = padded_rows * (padded_columns // block.block_values) * block.block_bytes
     w4 = w4_format(fmt)

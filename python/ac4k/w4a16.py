@@ -13,12 +13,14 @@ from typing import Any, Literal
 from ac4k import ops
 from ac4k._w4_format import W4Format, w4_format
 from ac4k.packed_linear import matrix_shape
-from ac4k.quant_tensor import QuantTensor, packed_bytes
+from ac4k.quant_tensor import PACKED_COLUMNS, PACKED_ROWS, QuantTensor, packed_bytes
 
 Activation = Literal["none", "silu", "gelu", "gelu_tanh"]
 
 _SHORT = {"float16": "f16", "bfloat16": "bf16"}
 _LONG = {short: name for name, short in _SHORT.items()}
+# How names of dtypes begin whose values are numbers, those of ml_dtypes among them.
+_REAL = ("bool", "int", "uint", "float", "bfloat")
 
 
 def _error(
@@ -206,6 +208,8 @@ def w4a16_pack(q: Any, scales: Any, zeros: Any = None, *, order: Any = None) -> 
     group_size = _checked_group(op, "scales", columns // groups if groups else 128, columns)
     if zeros is not None:
         _check_matrix(op, "zeros", zeros, (rows, groups))
+        if not dtype_name(zeros).startswith(_REAL):
+            raise _error(op, "zeros", "real numbers", dtype_name(zeros), TypeError)
         zeros = cast_finite(op, "zeros", cast(zeros, "float64") + (8 if signed else 0), dtype)
     if signed:
         q = cast(q + 8, "uint8")
@@ -262,8 +266,9 @@ def split_packed(w: QuantTensor, fmt: W4Format) -> tuple[Any, Any]:
     """The packed blocks [row tiles, blocks, bytes] and the order of columns or None."""
     rows, columns = int(w.shape[0]), int(w.shape[1])
     values, size = fmt.block
-    depth = max(values, 64)
-    shape = (-(-rows // 64), -(-columns // depth), 64 * (depth // values) * size)
+    depth = max(values, PACKED_COLUMNS)
+    tile = PACKED_ROWS * (depth // values) * size
+    shape = (-(-rows // PACKED_ROWS), -(-columns // depth), tile)
     flat = w.raw.reshape(-1)
     if not fmt.ordered:
         return flat.reshape(shape), None
@@ -315,7 +320,10 @@ def w4a16_order(packed: QuantTensor) -> Any:
     """
     fmt = w4_of("w4a16_order", packed)
     matrix_shape("w4a16_order", "packed", packed)
-    return split_packed(packed, fmt)[1]
+    order = split_packed(packed, fmt)[1]  # a view of the weight's bytes, not to be given away
+    if order is None:
+        return None
+    return order.clone() if _is_torch(order) else order.copy()
 
 
 def w4a16_dequantize(packed: QuantTensor, dtype: Any = "float32") -> Any:

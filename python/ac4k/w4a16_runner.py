@@ -6,7 +6,7 @@ import sys
 from typing import Any, Literal, NamedTuple
 
 from ac4k import _native
-from ac4k.packed_linear import device_numbers
+from ac4k.packed_linear import device_numbers, sizes_of_64_bits
 from ac4k.quant_tensor import QuantTensor
 from ac4k.w4a16 import Activation, checked_dtype, split_packed, w4_of, w4a16_linear
 
@@ -25,7 +25,7 @@ class W4A16Runner:
 
     dtype: of the activations, "float16" or "bfloat16".
     quant: "per_channel" (one scale a row), "group" or "group_zeros".
-    device: "cpu", "cuda" or "cuda:1".
+    device: "cpu", "cuda" (which is "cuda:0") or "cuda:1"; tensors have to be there.
 
     The same from C++ is `ac4k::W4A16Runner` in `ac4k/w4a16.hpp`, from C the functions of
     `ac4k/w4a16.h`.
@@ -53,11 +53,13 @@ class W4A16Runner:
 
     def workspace_size(self, M: int, N: int, K: int) -> int:
         """Bytes that a product needs besides its tensors."""
-        return _native.C.w4a16_workspace_size(self._handle, M, N, K)
+        sizes = sizes_of_64_bits("W4A16Runner.workspace_size", M=M, N=N, K=K)
+        return _native.C.w4a16_workspace_size(self._handle, *sizes)
 
     def configs(self, M: int, N: int, K: int) -> list[str]:
         """Names of the kernels that can multiply this size, by number; the first is "auto"."""
-        return _native.C.w4a16_configs(self._handle, M, N, K)
+        sizes = sizes_of_64_bits("W4A16Runner.configs", M=M, N=N, K=K)
+        return _native.C.w4a16_configs(self._handle, *sizes)
 
     def best_config(self, M: int, N: int, K: int, group_size: int | None = None) -> int:
         """The config for a size: as `tune` found here, now or earlier; else by table.
@@ -66,7 +68,8 @@ class W4A16Runner:
         """
         if group_size is None:
             group_size = K if self.quant == "per_channel" else 128
-        return _native.C.w4a16_best_config(self._handle, M, N, K, group_size)
+        sizes = sizes_of_64_bits("W4A16Runner.best_config", M=M, N=N, K=K, group_size=group_size)
+        return _native.C.w4a16_best_config(self._handle, *sizes)
 
     def gemm(
         self,
@@ -142,10 +145,10 @@ class W4A16Runner:
             )
         for name, array in (("x", x), ("packed", packed.raw)):
             place = str(getattr(array, "device", "cpu"))
-            if place.partition(":")[0] != self.device.partition(":")[0]:
+            if not is_on(place, self.device):
+                wanted = "cuda:0" if self.device == "cuda" else self.device
                 raise ValueError(
-                    f"{op}: argument '{name}': expected a tensor on {self.device}, "
-                    f"got one on {place}"
+                    f"{op}: argument '{name}': expected a tensor on {wanted}, got one on {place}"
                 )
         shape = tuple(getattr(x, "shape", ()))
         if not shape or shape[-1] != K:
@@ -154,6 +157,18 @@ class W4A16Runner:
         for size in shape[:-1]:
             M *= size
         return M, N, K, fmt.group_size
+
+
+def is_on(place: str, device: str) -> bool:
+    """Whether a tensor at `place` is where a runner for `device` multiplies.
+
+    >>> is_on("cuda:0", "cuda"), is_on("cuda:0", "cuda:1"), is_on("cpu", "cpu:1")
+    (True, False, True)
+    """
+    kind, _, number = place.partition(":")
+    wanted, _, wanted_number = device.partition(":")
+    # Numbers of a CPU say nothing: its memory is one.
+    return kind == wanted and (kind == "cpu" or int(number or 0) == int(wanted_number or 0))
 
 
 def _is_compiling() -> bool:

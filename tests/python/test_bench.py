@@ -369,6 +369,16 @@ def test_list_names_every_case(capsys):
     assert all(name in text for name in all_cases())
 
 
+def test_list_names_the_cases_asked_for(capsys):
+    assert main(["bench", "--list", "w4a16", "gemm", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"cases": ["w4a16_gemm", "gemm"]}
+    assert main(["bench", "memory", "--list"]) == 0
+    text = capsys.readouterr().out
+    assert "rms_norm" in text
+    assert "gemm" not in text
+    assert main(["bench", "nonsense", "--list"]) != 0
+
+
 def test_two_cases_of_one_name_are_refused(monkeypatch):
     all_cases.cache_clear()
     monkeypatch.setattr(case_module.Case, "name", "same")

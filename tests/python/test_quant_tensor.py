@@ -343,6 +343,32 @@ def test_safetensors_files_hold_what_a_state_dict_is(tmp_path: Path) -> None:
             ac4k.unflatten_state_dict(tensors, {"ac4k.quant_tensors": text})
 
 
+def test_state_dicts_come_back_in_parts() -> None:
+    state = {"a": quantized(), "b": torch.ones(2), "c": quantized("q8_0")}
+    tensors, metadata = ac4k.flatten_state_dict(state)
+    shards = [{"a": tensors["a"], "b": tensors["b"]}, {"c": tensors["c"]}]
+    found = [ac4k.unflatten_state_dict(shard, metadata) for shard in shards]
+    assert [list(each) for each in found] == [["a", "b"], ["c"]]
+    for name, tensor in {**found[0], **found[1]}.items():
+        assert torch.equal(tensor, state[name])
+        assert type(tensor) is type(state[name])
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (torch.zeros(3), r"\['q4_0', .*\]: QuantTensor: argument 'data': expected a uint8 tensor"),
+        (torch.zeros(3, dtype=torch.uint8), r"\['q4_0', .*\]: QuantTensor: .* expected shape"),
+    ],
+)
+def test_state_dicts_name_the_tensor_that_does_not_fit(data: torch.Tensor, text: str) -> None:
+    tensors, metadata = ac4k.flatten_state_dict({"a": quantized("q8_0"), "layer.b": quantized()})
+    with pytest.raises(ValueError, match=f"'metadata': expected .* tensor 'layer.b', got {text}"):
+        ac4k.unflatten_state_dict({**tensors, "layer.b": data}, metadata)
+    with pytest.raises(ValueError, match=r"tensor 'layer\.b', got 3: "):
+        ac4k.unflatten_state_dict(tensors, {"ac4k.quant_tensors": '{"layer.b": 3}'})
+
+
 def test_copies_are_deep() -> None:
     layer = Layer(quantized())
     for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):

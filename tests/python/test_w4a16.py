@@ -207,6 +207,8 @@ def test_order_comes_back(kind: str) -> None:
     again = ac4k.w4a16_pack(*ac4k.w4a16_unpack(packed), order=found)
     assert again.format == packed.format
     assert (again.raw == packed.raw).all()
+    found[:] = 0  # the caller's own
+    assert (again.raw == packed.raw).all()
     assert ac4k.w4a16_order(ac4k.w4a16_pack(*given[:3])) is None
     with pytest.raises(TypeError, match="w4a16_order: argument 'packed': expected a QuantTensor"):
         ac4k.w4a16_order(q)
@@ -246,6 +248,11 @@ def test_pack_refusals() -> None:
         ac4k.w4a16_pack(q, scales.repeat(1, 8))
     with pytest.raises(ValueError, match=r"'zeros': expected shape \(4, 2\)"):
         ac4k.w4a16_pack(q, scales, zeros[:2])
+    for dtype in (np.complex64, "U1", "M8[s]", object):
+        with pytest.raises(TypeError, match="'zeros': expected real numbers, got"):
+            ac4k.w4a16_pack(q.numpy(), scales.numpy(), np.zeros((4, 2), dtype))
+    with pytest.raises(TypeError, match="'zeros': expected real numbers, got complex64"):
+        ac4k.w4a16_pack(q, scales, zeros.to(torch.complex64))
     with pytest.raises(ValueError, match="'order': expected each of 0 to 255 once"):
         ac4k.w4a16_pack(q, scales, order=torch.zeros(256, dtype=torch.int32))
     with pytest.raises(ValueError, match="'zeros': expected a tensor for the layout g128z"):

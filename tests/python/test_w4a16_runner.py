@@ -16,6 +16,7 @@ import torch
 from test_w4a16 import NMSE, dense, nmse, random_weight
 
 import ac4k
+from ac4k.w4a16_runner import is_on
 
 
 @pytest.fixture
@@ -146,8 +147,57 @@ def test_refusals() -> None:
         runner.best_config(1, 8, 256, 48)
     with pytest.raises(ValueError, match="argument 'M': expected a size"):
         runner.configs(-1, 8, 256)
+    for size in (2**70, -(2**63) - 1):
+        with pytest.raises(ValueError, match=rf"\.configs: argument 'M': .* 64 bits, got {size}$"):
+            runner.configs(size, 8, 256)
+        with pytest.raises(
+            ValueError, match=r"workspace_size: argument 'K': expected an int of 64"
+        ):
+            runner.workspace_size(1, 8, size)
+        with pytest.raises(ValueError, match=r"best_config: argument 'group_size': .* 64 bits"):
+            runner.best_config(1, 8, 256, size)
+    with pytest.raises(TypeError, match=r"Runner\.configs: argument 'N': .* an int, got float$"):
+        runner.configs(1, 1.5, 256)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"quant_linear_configs: argument 'tokens': .* got float$"):
+        ac4k.quant_linear_configs("q4_0", 1.5, 8, 256)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="argument 'seconds'"):
         runner.tune(x, packed, float("nan"))
+
+
+@pytest.mark.parametrize("number", ["9" * 20, "9" * 5000, "2147483648"])
+def test_devices_beyond_all_numbers(number: str) -> None:
+    with pytest.raises(ValueError, match=r"argument 'device': expected a number below 2\^31, got"):
+        ac4k.W4A16Runner("float16", "group", f"cuda:{number}")
+
+
+@pytest.mark.parametrize("device", ["cuda:²", "cuda:-1", "cuda:x", "cpu:0x1"])
+def test_devices_without_a_number(device: str) -> None:
+    with pytest.raises(ValueError, match="argument 'device': expected cpu, cuda or cuda:1, got"):
+        ac4k.W4A16Runner("float16", "group", device)
+
+
+def test_tensors_have_to_be_on_the_runners_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, device in (("cpu", "cpu"), ("cpu", "cpu:1"), ("cuda:0", "cuda"), ("cuda:1",) * 2):
+        assert is_on(place, device)
+    for place, device in (
+        ("cuda:0", "cuda:1"),
+        ("cuda:1", "cuda:0"),
+        ("cuda:1", "cuda"),
+        ("cuda:0", "cpu"),
+        ("cpu", "cuda:0"),
+        ("meta", "cpu"),
+        ("<CUDA Device 0>", "cuda"),
+    ):
+        assert not is_on(place, device)
+
+    class There:
+        shape, device = (2, 256), "cuda:1"
+
+    runner = ac4k.W4A16Runner("bfloat16", "group")
+    monkeypatch.setattr(runner, "device", "cuda")  # without one there is no runner for it
+    packed = ac4k.w4a16_pack(*random_weight(8, 256, 64))
+    with pytest.raises(ValueError, match="'x': expected a tensor on cuda:0, got one on cuda:1"):
+        runner.gemm(There(), packed)
 
 
 def test_numpy_and_per_channel() -> None:

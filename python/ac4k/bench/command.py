@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds", type=float, metavar="S", help="time for one row of the table (default 6)"
     )
     parser.add_argument("--quick", action="store_true", help="small sizes, few samples")
-    parser.add_argument("--list", action="store_true", help="list the cases")
+    parser.add_argument("--list", action="store_true", help="list these cases")
     parser.add_argument(
         "--json",
         nargs="?",
@@ -96,9 +96,9 @@ def run(options: argparse.Namespace) -> int:
     from .session import Session
     from .settings import PEERS, Settings
 
-    if options.list:
-        return _list(options.json)
     chosen = cases_named(options.names)
+    if options.list:
+        return _list(chosen, options.json)
     quick_peers = ("eager",) if options.quick else PEERS
     peers = quick_peers if options.peers is None else _peer_list(options.peers, chosen)
     settings = Settings(
@@ -217,13 +217,13 @@ def _set_threads(count: int) -> None:
         torch.set_num_threads(max(count, 1))
 
 
-def _list(json_target: str | None) -> int:
-    from .case import Case, all_cases
+def _list(cases: Sequence[Case | Special], json_target: str | None) -> int:
+    from .case import Case
     from .report import write_json
 
     columns = [Column("case", style="bold"), Column("--shape"), Column("types"), Column("sizes")]
     rows: list[list[Cell]] = []
-    for case in all_cases().values():
+    for case in cases:
         if isinstance(case, Case):
             shapes = ", ".join("x".join(map(str, shape)) for shape in case.shapes[:3])
             more = " …" if len(case.shapes) > 3 else ""
@@ -231,7 +231,7 @@ def _list(json_target: str | None) -> int:
         else:
             rows.append([case.name, "—", "—", case.doc])
     if json_target is not None:
-        write_json({"cases": list(all_cases())}, json_target)
+        write_json({"cases": [case.name for case in cases]}, json_target)
     else:
         print_table("ac4k bench --list", columns, rows)
     return 0
