@@ -6,7 +6,6 @@ subclasses, dispatch modes, functorch, tracing. Imported when torch is (see _tor
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,32 +15,12 @@ from torch.library import Library
 
 from ac4k import _torch_quant_tensor as _torch_quant_tensor  # torch.load must know it
 from ac4k import ops
+from ac4k._fake_calls import DTYPE_NAMES, bind_call, fake_functional, fake_out, out_names
 from ac4k._native import C
-from ac4k._signature import (
-    Dim,
-    dims_of,
-    dtype_of,
-    is_present,
-    parse_dim,
-    shape_of,
-    value_of,
-)
+from ac4k._signature import is_present
 from ac4k.settings import op_table
 
-_DTYPES = {
-    "f32": torch.float32,
-    "f64": torch.float64,
-    "f16": torch.float16,
-    "bf16": torch.bfloat16,
-    "u8": torch.uint8,
-    "i8": torch.int8,
-    "i32": torch.int32,
-    "i64": torch.int64,
-    "f8e4m3": torch.float8_e4m3fn,
-    "f8e5m2": torch.float8_e5m2,
-}
 _SCHEMA_TYPES = {"int": "int", "float": "float", "bool": "bool", "choice": "str", "dtype": "str"}
-_DTYPE_NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in _DTYPES.values()}
 
 # name -> (functional overload, out overload, declaration)
 _OPS: dict[str, tuple[Any, Any, dict[str, Any]]] = {}
@@ -56,7 +35,7 @@ def route(name: str, params: Sequence[Any], out: Any) -> Any:
     for value, param in zip(params, declaration["params"], strict=True):
         given = param.get("default") if value is None else value
         if param["kind"] == "dtype" and not isinstance(given, str):
-            given = _DTYPE_NAMES.get(given, str(given))
+            given = DTYPE_NAMES.get(given, str(given))
         values[param["name"]] = given
         if param["keyword_only"]:
             keywords[param["name"]] = given
@@ -68,7 +47,7 @@ def route(name: str, params: Sequence[Any], out: Any) -> Any:
     outs = out if isinstance(out, tuple) else (out,)
     if len(outs) != sum(present):
         raise TypeError(f"{name}: argument 'out': expected {sum(present)} tensors, got {len(outs)}")
-    names = [name for name, there in zip(_out_names(declaration), present, strict=True) if there]
+    names = [name for name, there in zip(out_names(declaration), present, strict=True) if there]
     into(*positional, **keywords, **dict(zip(names, outs, strict=True)))
     return out
 
@@ -95,11 +74,6 @@ def _schema_param(param: dict[str, Any]) -> str:
     return f"{text}='{default}'" if isinstance(default, str) else f"{text}={default!r}"
 
 
-def _out_names(declaration: dict[str, Any]) -> list[str]:
-    count = len(declaration["outputs"])
-    return ["out"] if count == 1 else [f"out{index}" for index in range(count)]
-
-
 def _schemas(declaration: dict[str, Any]) -> tuple[str, str]:
     """The functional schema and the `.out` one."""
     parts, star = [], False
@@ -111,7 +85,7 @@ def _schemas(declaration: dict[str, Any]) -> tuple[str, str]:
     count = len(declaration["outputs"])
     result = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     into = [*parts, *([] if star else ["*"])]
-    names = _out_names(declaration)
+    names = out_names(declaration)
     for i, (name, output) in enumerate(zip(names, declaration["outputs"], strict=True)):
         optional = "if" in output or "if_not" in output
         into.append(f"Tensor(a{i}!)? {name}=None" if optional else f"Tensor(a{i}!) {name}")
@@ -119,197 +93,10 @@ def _schemas(declaration: dict[str, Any]) -> tuple[str, str]:
     return f"{name}({', '.join(parts)}) -> {result}", f"{name}.out({', '.join(into)}) -> ()"
 
 
-class _Shapes:
-    """Dims and dtypes bound while a fake call is checked; sizes may be symbolic."""
-
-    def __init__(self, declaration: dict[str, Any], values: dict[str, Any]) -> None:
-        self.declaration = declaration
-        self.values = values
-        self.sizes: dict[str, Any] = {}
-        self.set_by: dict[str, str] = {}  # the argument that a size comes from
-        self.types: dict[str, str] = {}
-        self.device: torch.device | None = None
-
-    def fail(self, name: str, text: str) -> None:
-        raise ValueError(f"{self.declaration['name']}: argument '{name}': {text}")
-
-    def check(self, condition: Any, name: str, text: Callable[[], str]) -> None:
-        """As `fail`, where sizes may be symbolic: what is not known becomes a guard."""
-        op = self.declaration["name"]
-        torch._check_value(condition, lambda: f"{op}: argument '{name}': {text()}")
-
-    def bind_size(self, symbol: str, size: Any, name: str) -> None:
-        self.sizes[symbol] = size
-        self.set_by[symbol] = name
-
-    def bind(self, param: dict[str, Any], tensor: torch.Tensor) -> None:
-        name, dtype = param["name"], param["dtype"]
-        allowed = self.declaration["types"].get(dtype)
-        if allowed is None:
-            expected = [dtype]
-        elif dtype in self.types:
-            expected = [self.types[dtype]]
-        else:
-            expected = allowed
-        found = [each for each in expected if _DTYPES[each] == tensor.dtype]
-        if not found:
-            names = ", ".join(_DTYPE_NAMES[_DTYPES[each]] for each in expected)
-            raise TypeError(
-                f"{self.declaration['name']}: argument '{name}': expected dtype {names}, got "
-                f"{str(tensor.dtype).removeprefix('torch.')}"
-            )
-        self.types[dtype] = found[0]
-        if self.device is None:
-            self.device = tensor.device
-        elif tensor.device != self.device:
-            self.fail(name, f"expected a tensor on {self.device}, got one on {tensor.device}")
-        self._bind_shape(param, list(tensor.shape))
-
-    def _bind_shape(self, param: dict[str, Any], shape: list[Any]) -> None:
-        name, dims = param["name"], dims_of(self.declaration, param, self.values)
-        fixed = [dim for dim in dims if dim != "..."]
-        count = len(shape) - len(fixed)
-        if count < 0 or (count > 0 and len(fixed) == len(dims)):
-            self.fail(name, self._shape_text(param, shape))
-        if len(fixed) < len(dims):
-            self._bind_leading(param, shape, shape[:count])
-        for each, got in zip(fixed, shape[count:], strict=True):
-            dim = parse_dim(each)
-
-            def text(symbol: str | None = dim.symbol) -> str:
-                return self._shape_text(param, shape, symbol)
-
-            if dim.symbol not in (None, "rows") and dim.symbol not in self.sizes:
-                self.check(got % dim.multiply == 0, name, text)
-                self.bind_size(str(dim.symbol), got // dim.multiply * dim.divide, name)
-                continue
-            self.check(dim.is_whole(self._size(dim)), name, text)
-            self.check(got == shape_of([each], self.sizes)[0], name, text)
-
-    def _bind_leading(self, param: dict[str, Any], shape: list[Any], leading: list[Any]) -> None:
-        name = param["name"]
-        if "..." not in self.sizes:
-            self.bind_size("...", leading, name)
-
-        def text() -> str:
-            return self._shape_text(param, shape, "...")
-
-        bound = self.sizes["..."]
-        if len(leading) != len(bound):
-            self.fail(name, text())
-        for got, want in zip(leading, bound, strict=True):
-            self.check(got == want, name, text)
-
-    def _shape_text(self, param: dict[str, Any], got: list[Any], symbol: str | None = None) -> str:
-        """As eager calls say it; `symbol` is of the size that `got` does not agree with."""
-        text = f"expected shape [{', '.join(dims_of(self.declaration, param, self.values))}]"
-        if "dims_by" in param:
-            chosen = value_of(self.declaration, param["dims_by"], self.values)
-            text += f" for {param['dims_by']} '{chosen}'"
-        if symbol in self.set_by:
-            text += f" with {symbol} = {self.sizes[symbol]}, "
-            source = f"'{self.set_by[symbol]}'"
-            text += f"as {source} has" if symbol == "..." else f"set by {source}"
-        return f"{text}, got {got}"
-
-    def _size(self, dim: Dim) -> Any:
-        if dim.symbol == "rows":
-            return math.prod(self.sizes.get("...", ()))
-        return self.sizes.get(str(dim.symbol))
-
-    def output(self, output: dict[str, Any]) -> torch.Tensor:
-        op, values = self.declaration, self.values
-        dtype = _DTYPES[dtype_of(op, output, self.types, values)]
-        there = is_present(op, output, values)
-        dims = dims_of(op, output, values) if there else ["0"]
-        for each in dims:
-            if each != "...":
-                self._check_whole(each)
-        shape = shape_of(dims, self.sizes)
-        return torch.empty(shape, dtype=dtype, device=self.device)
-
-    def _check_whole(self, text: str) -> None:
-        op, dim = self.declaration["name"], parse_dim(text)
-        size = self._size(dim)
-        torch._check_value(
-            dim.is_whole(size),
-            lambda: f"{op}: expected a whole {text}, got {dim.symbol} = {size}",
-        )
-
-
-def _choice(declaration: dict[str, Any], param: dict[str, Any], given: Any) -> Any:
-    """One of a param's choices; a dtype may have been given by its short name."""
-    if param["kind"] == "dtype" and given in _DTYPES:
-        given = _DTYPE_NAMES[_DTYPES[given]]
-    if given not in param["choices"]:
-        expected = ", ".join(param["choices"])
-        raise ValueError(
-            f"{declaration['name']}: argument '{param['name']}': expected one of {expected}, "
-            f"got '{given}'"
-        )
-    return given
-
-
-def _bind_call(
-    declaration: dict[str, Any], args: Sequence[Any], keywords: dict[str, Any]
-) -> _Shapes:
-    params = declaration["params"]
-    values = dict(zip((param["name"] for param in params), args, strict=False)) | keywords
-    for param in params:
-        if "choices" in param and param["name"] in values:
-            values[param["name"]] = _choice(declaration, param, values[param["name"]])
-    shapes = _Shapes(declaration, values)
-    for param in params:
-        if param["kind"] == "int" and param["name"] in values:
-            shapes.bind_size(param["name"], values[param["name"]], param["name"])
-    for param in params:
-        value = values.get(param["name"])
-        if param["kind"] == "tensor" and value is not None:
-            shapes.bind(param, value)
-    return shapes
-
-
-def _fake_functional(declaration: dict[str, Any]) -> Callable[..., Any]:
-    def fake(*args: Any, **keywords: Any) -> Any:
-        shapes = _bind_call(declaration, args, keywords)
-        results = tuple(shapes.output(output) for output in declaration["outputs"])
-        return results[0] if len(results) == 1 else results or None
-
-    return fake
-
-
-def _fake_out(declaration: dict[str, Any]) -> Callable[..., None]:
-    names = _out_names(declaration)
-
-    def fake(*args: Any, **keywords: Any) -> None:
-        outs = [keywords.pop(name, None) for name in names]
-        shapes = _bind_call(declaration, args, keywords)
-        for out, output in zip(outs, declaration["outputs"], strict=True):
-            there = is_present(declaration, output, shapes.values)
-            if there != (out is not None):
-                shapes.fail("out", f"expected {'a tensor' if there else 'None'}, got {out}")
-            if out is None:
-                continue
-            expected = shapes.output(output)
-            if (out.dtype, out.dim(), out.device) != (
-                expected.dtype,
-                expected.dim(),
-                expected.device,
-            ):
-                wanted = f"{expected.dtype} {list(expected.shape)} on {expected.device}"
-                shapes.fail(
-                    "out", f"expected {wanted}, got {out.dtype} {list(out.shape)} on {out.device}"
-                )
-            for got, want in zip(out.shape, expected.shape, strict=True):
-                torch._check(got == want, lambda: f"{declaration['name']}: 'out' has another shape")
-
-    return fake
-
-
 def _python_kernels(declaration: dict[str, Any]) -> tuple[Callable[..., Any], Callable[..., None]]:
     """Kernels for a build without torch: the eager door, called from inside the dispatcher."""
     function = getattr(C, declaration["name"])
-    names = _out_names(declaration)
+    names = out_names(declaration)
 
     def call(*args: Any, **keywords: Any) -> Any:
         C.set_torch_guard(False)
@@ -320,7 +107,7 @@ def _python_kernels(declaration: dict[str, Any]) -> tuple[Callable[..., Any], Ca
 
     def functional(*args: Any, **keywords: Any) -> Any:
         result = call(*args, **keywords)
-        shapes = _bind_call(declaration, args, keywords)
+        shapes = bind_call(declaration, args, keywords)
         present = [is_present(declaration, each, shapes.values) for each in declaration["outputs"]]
         if all(present):
             return result
@@ -348,7 +135,7 @@ def _register() -> None:
         functional_schema, out_schema = _schemas(declaration)
         has_out = bool(declaration["outputs"])
         kernels = (None, None) if compiled else _python_kernels(declaration)
-        fakes = _fake_functional(declaration), _fake_out(declaration)
+        fakes = fake_functional(declaration), fake_out(declaration)
         for overload, schema, kernel, fake in (
             (name, functional_schema, kernels[0], fakes[0]),
             *([(f"{name}.out", out_schema, kernels[1], fakes[1])] if has_out else []),
