@@ -3,8 +3,9 @@ architectures of the table by NVRTC, so that ptxas has seen them, and by NVRTC f
 do not have. Of families with a module a format those are compiled that differ in their code, and
 by NVRTC one of the three quantising norms, which share their headers. --all: everything.
 
-Register spills fail, unless the source says `// Spills allowed: <reason>`. The nvcc half uses the
-same CMake rules as an installation; the NVRTC half has no host headers, as at first use.
+Register spills fail, unless the source says `// Spills allowed: <reason>`, and so do products of
+warpgroups that ptxas lets wait for each other. The nvcc half uses the same CMake rules as an
+installation; the NVRTC half has no host headers, as at first use.
 """
 
 import argparse
@@ -55,11 +56,13 @@ class Usage:
     shared_bytes: int
     stack_bytes: int
     spill_bytes: int
+    serialized: bool  # products of warpgroups, one after another
 
 
 def parse_report(module: str, text: str) -> list[Usage]:
     """Reads the output of `ptxas -v`."""
     usages = []
+    serialized = re.findall(r"wgmma\S* instructions are serialized .* function '([^']+)'", text)
     for part in re.split(r"Compiling entry function ", text)[1:]:
         name = re.match(r"'([^']+)'", part)
         stack = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores", part)
@@ -75,6 +78,7 @@ def parse_report(module: str, text: str) -> list[Usage]:
                 int(shared[1]) if shared else 0,
                 int(stack[1]),
                 int(stack[2]),
+                name[1] in serialized,
             )
         )
     return usages
@@ -203,6 +207,8 @@ def report(arch: str, usages: list[Usage], by_nvrtc: Kernels) -> int:
             problem = "  <-- not in NVRTC's cubin"
         elif spills and "// Spills allowed:" not in (CUDA / f"{usage.module}.cu").read_text():
             problem = "  <-- spills, or local arrays by NVRTC"
+        elif usage.serialized:
+            problem = "  <-- wgmma serialized"
         failures += bool(problem)
         registers = f"{usage.registers}/{other['registers'] if other else '-'}"
         print(
