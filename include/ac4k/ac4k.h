@@ -114,7 +114,11 @@ AC4K_API ac4k_status ac4k_call(const ac4k_op* op, const ac4k_arg* args, size_t n
 
 /* "cpu_isa" (auto, generic, avx2, avx512, amx), "num_threads" (0: as OpenMP decides),
  * "dependent_launch" (on, off), "jit" (auto, off, force), "cache_dir", "nvrtc_path" (a
- * libnvrtc.so), "cuda_include" (colon list of directories with cuda_fp16.h). */
+ * libnvrtc.so), "cuda_include" (colon list of directories with cuda_fp16.h).
+ *
+ * With dependent_launch a kernel starts while the one before it in the stream still runs, and waits
+ * for it before it reads or writes what that one may touch. Quantised weights it reads at once:
+ * synchronise between writing them and multiplying by them. */
 AC4K_API ac4k_status ac4k_set(const char* name, const char* value);
 /* Valid until this thread's next ac4k_get; NULL when there is no such setting. */
 AC4K_API const char* ac4k_get(const char* name);

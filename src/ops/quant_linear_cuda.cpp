@@ -14,6 +14,8 @@
 namespace ac4k {
 namespace {
 
+constexpr int64_t kMaxGridY = 65535;
+
 // Kernels of one format for f16 or bf16.
 struct TypeKernels {
   // Of 8, 16 and 32 columns with one row tile, then with two; of 8 and 16 with four.
@@ -83,14 +85,12 @@ class Launcher {
 
   Status run() {
     const bool is_float = call_.type() == DType::f32;
-    // Tensor copies want rows one stride apart, at multiples of 16 bytes.
-    const bool boxes = !is_float && params_.aligned_x && params_.x_rows.num_inner == 0;
-    if (boxes) {
+    if (!is_float && has_boxes()) {
       MixedTile tile{};
       AC4K_TRY(choose(&tile));
       return multiply(tile);
     }
-    if (args_.config != 0) {
+    if (args_.config != 0 && args_.K > 0) {
       return fail(AC4K_UNSUPPORTED, call_.op.signature.name,
                   ": argument 'x': expected 16-bit rows, one stride apart and at multiples of 16 "
                   "bytes, for a config");
@@ -170,10 +170,17 @@ class Launcher {
                   "bytes, for a K of ",
                   args_.K);
     }
+    // More tiles than the grid's second dimension has go on in the third.
+    const int64_t layers = ceil_div(token_tiles, kMaxGridY);
     return launch(parts == 2 ? kernels_.few_any_f32 : kernels_.types[type_].few_any, row_tiles,
-                  token_tiles, chosen, kFewAnyThreads, shared(chosen));
+                  ceil_div(token_tiles, layers), chosen, kFewAnyThreads, shared(chosen), layers);
   }
 
+  // Tensor copies want rows one stride apart, at multiples of 16 bytes and none over another.
+  bool has_boxes() const {
+    return args_.K > 0 && params_.aligned_x && params_.x_rows.num_inner == 0 &&
+           (shape_.tokens == 1 || params_.x_rows.stride >= args_.K);
+  }
   // A single token has any stride; the driver wants one that holds a row.
   uint64_t row_bytes() const {
     const int64_t elements = shape_.tokens > 1 ? params_.x_rows.stride : ceil_div(args_.K, 8) * 8;
@@ -208,11 +215,12 @@ class Launcher {
   }
 
   Status launch(cuda::Kernel& kernel, int64_t tiles, int64_t token_tiles, int64_t splits,
-                int threads, int64_t shared_bytes) {
+                int threads, int64_t shared_bytes, int64_t layers = 1) {
     params_.splits = static_cast<int>(splits);
     params_.split_blocks = static_cast<int>(ceil_div(shape_.k_blocks, splits));
     cuda::LaunchConfig config{
-        .grid = {static_cast<uint32_t>(tiles * splits), static_cast<uint32_t>(token_tiles), 1},
+        .grid = {static_cast<uint32_t>(tiles * splits), static_cast<uint32_t>(token_tiles),
+                 static_cast<uint32_t>(layers)},
         .block = {static_cast<uint32_t>(threads), 1, 1},
         .shared_bytes = static_cast<uint32_t>(shared_bytes),
         .dependent = params_.follows || cuda::dependent_launch()};

@@ -144,6 +144,28 @@ def test_tokens_do_not_meet(device: str, tokens: int, dtype: torch.dtype) -> Non
     assert torch.allclose(result[1:].float(), clean[1:].float(), rtol=2e-2, atol=1e-2)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_over_each_other(device: str, dtype: torch.dtype) -> None:
+    """Which tensor copies do not take."""
+    w, _ = packed_and_dense("q8_0", 96, 128, device)
+    numbers = torch.randn(1024, device=device).to(dtype)
+    for stride in (0, 32, 8, 160):
+        x = numbers.as_strided((5, 128), (stride, 1))
+        assert torch.allclose(ac4k.linear(x, w), ac4k.linear(x.clone(), w), rtol=2**-7, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stride", [0, 64])
+def test_no_columns(device: str, dtype: torch.dtype, stride: int) -> None:
+    """Sums of nothing, wherever the rows are."""
+    bias = torch.randn(96, device=device).to(dtype)
+    weight = torch.empty(2, 0, 64 * 68, dtype=torch.uint8, device=device)
+    for tokens in (1, 4, 40):
+        x = torch.zeros(tokens, 64, device=device).to(dtype).as_strided((tokens, 0), (stride, 1))
+        out = ac4k.quant_linear(x, weight, bias, N=96, fmt="q8_0")
+        assert torch.equal(out, bias.expand(tokens, 96))
+
+
 def test_capture(device: str) -> None:
     if device != "cuda":
         pytest.skip("graphs are CUDA's")

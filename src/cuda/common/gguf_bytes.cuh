@@ -12,7 +12,7 @@ __device__ __forceinline__ void bytes_to_shared(const unsigned char* from, unsig
   if (aligned) {
     done = count & ~15;
     for (int i = 16 * threadIdx.x; i < done; i += 16 * blockDim.x) {
-      *reinterpret_cast<uint4*>(to + i) = __ldg(reinterpret_cast<const uint4*>(from + i));
+      *reinterpret_cast<uint4*>(to + i) = __ldca(reinterpret_cast<const uint4*>(from + i));
     }
   }
   for (int i = done + threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];

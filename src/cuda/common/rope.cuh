@@ -530,10 +530,10 @@ __device__ __forceinline__ void rotate_few(const typename Source::FewParams& par
   T* out = static_cast<T*>(params.out[second]) +
            (token * params.out_token_stride[second] + index * params.out_head_stride[second]);
   const Slot slot(threadIdx.x, Source::rotary_pairs(params), params.head_dim);
-  if (slot.pair < 0 && params.in_place) return;
 
-  wait_for_previous_kernels();
+  wait_for_previous_kernels();  // before any thread may leave: the grid has to wait
   allow_next_kernel();
+  if (slot.pair < 0 && params.in_place) return;
   // First of all: a position has to be there before its row of the table can be asked for.
   const auto place = Source::place_of(params, token);
   auto values = slot.load(in);

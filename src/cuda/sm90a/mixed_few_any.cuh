@@ -90,9 +90,9 @@ struct EightNumbers {
   }
 };
 
-// Grid: (row tiles * splits, tiles of kColumns / kParts tokens), clusters of `splits` blocks.
-// Block: kFewAnyThreads. Shared memory: few_any_fixed and a row of x for each column in use.
-// Weights are aligned to 16 bytes. Roofline: HBM, the weights.
+// Grid: (row tiles * splits, y, z), y * z or fewer tiles of kColumns / kParts tokens; clusters of
+// `splits` blocks. Block: kFewAnyThreads. Shared memory: few_any_fixed and a row of x for each
+// column in use. Weights are aligned to 16 bytes. Roofline: HBM, the weights.
 template <typename Format, typename T, int kColumns>
 __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
   using Layout = FewAnyLayout<Format, kColumns>;
@@ -110,8 +110,10 @@ __device__ __forceinline__ void multiply_few_any(const MixedParams& params) {
   const int first_block = static_cast<int>(split) * params.split_blocks;
   const int num_blocks = max(0, min(params.split_blocks, params.k_blocks - first_block));
   const int num_stages = (num_blocks + Layout::kStageBlocks - 1) / Layout::kStageBlocks;
-  const int first_token = static_cast<int>(blockIdx.y) * kTokens;
+  const uint32_t token_tile = blockIdx.z * gridDim.y + blockIdx.y;
+  const int first_token = static_cast<int>(token_tile) * kTokens;
   const int num_tokens = min(kTokens, params.num_tokens - first_token);
+  if (num_tokens <= 0) return;
   const int lane = threadIdx.x % 32, group = threadIdx.x / 128;
   const uint32_t row_bytes = few_any_row(params.split_blocks * kBlockColumns);
   const int count = num_tokens * kTileRows;  // of sums
