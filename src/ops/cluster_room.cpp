@@ -7,8 +7,8 @@
 
 namespace ac4k {
 
-Status find_room(cuda::Kernel& kernel, int threads, const cuda::DeviceProperties& device,
-                 void* stream, ClusterRoom* room) {
+Status find_room(cuda::Kernel& kernel, int threads, int shared_bytes,
+                 const cuda::DeviceProperties& device, void* stream, ClusterRoom* room) {
   static std::atomic<const ClusterRoom*> rooms[cuda::kMaxDevices] = {};
   const int device_id = device.id;
   std::atomic<const ClusterRoom*>& known = rooms[device_id];
@@ -21,7 +21,7 @@ Status find_room(cuda::Kernel& kernel, int threads, const cuda::DeviceProperties
     const cuda::LaunchConfig config{.grid = {size, 1, 1},
                                     .block = {static_cast<uint32_t>(threads), 1, 1},
                                     .cluster = {size, 1, 1},
-                                    .shared_bytes = static_cast<uint32_t>(device.shared_per_block)};
+                                    .shared_bytes = static_cast<uint32_t>(shared_bytes)};
     AC4K_TRY(cuda::max_active_clusters(kernel, config, device_id, stream, &(*room)[size]));
   }
   const auto* found = new ClusterRoom(*room);

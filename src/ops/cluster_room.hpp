@@ -17,8 +17,9 @@ inline constexpr int kMaxSplits = 8;  // every GPU with clusters has clusters of
 using ClusterRoom = std::array<int, kMaxSplits + 1>;
 
 // Found once for each GPU, with the first kernel that asks: it depends on the GPU, and on little
-// else. A block of the kernel has so many threads.
-Status find_room(cuda::Kernel& kernel, int threads, const cuda::DeviceProperties& device,
-                 void* stream, ClusterRoom* room);
+// else. A block of the kernel has so many threads, and all of the dynamic shared memory that it can
+// have: less than the GPU's where the kernel has tables in shared memory.
+Status find_room(cuda::Kernel& kernel, int threads, int shared_bytes,
+                 const cuda::DeviceProperties& device, void* stream, ClusterRoom* room);
 
 }  // namespace ac4k

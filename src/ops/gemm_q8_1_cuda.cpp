@@ -140,8 +140,8 @@ class Launcher {
   Status choose(BlockProductChoice* choice) const {
     ClusterRoom room{};
     if (device_.major >= 9) {
-      AC4K_TRY(find_room(kernels_for_any[product_.format][0], kBlockProductThreads, device_,
-                         call_.stream, &room));
+      AC4K_TRY(find_room(kernels_for_any[product_.format][0], kBlockProductThreads,
+                         device_.shared_per_block, device_, call_.stream, &room));
     } else {
       room[1] = device_.sm_count;  // no clusters
     }

@@ -102,8 +102,9 @@ class Launcher {
   Status choose(MixedTile* tile) const {
     if (args_.config == 0) {
       ClusterRoom room{};
-      AC4K_TRY(find_room(kernels_.types[type_].few[0], threads_of({true, 0, 1}, shape_), device_,
-                         call_.stream, &room));
+      AC4K_TRY(find_room(kernels_.types[type_].few[0], threads_of({true, 0, 1}, shape_),
+                         device_.shared_per_block - shape_.table_bytes, device_, call_.stream,
+                         &room));
       *tile = best_mixed_tile(shape_, room);
       return AC4K_OK;
     }

@@ -3,6 +3,8 @@ model."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -66,3 +68,23 @@ def w4a16_on_the_model(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
         return tensors[2]
 
     monkeypatch.setattr(test_w4a16_accuracy, "multiply", multiply)
+
+
+@pytest.mark.parametrize("fmt", ["q4_0", "iq4_nl"])
+def test_the_first_product_of_a_process(fmt: str) -> None:
+    """How many clusters a GPU runs at once is asked with that one's kernel, whatever it takes."""
+    code = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+import torch, ac4k
+from conftest import LIBRARIES, ROOT
+from gpu import Gpu
+gpu = Gpu(LIBRARIES, ROOT / "build/model")
+w = ac4k.pack(ac4k.quantize(torch.randn(64, 256), {fmt!r}), {fmt!r})
+x, out = torch.randn(1, 256).half(), torch.full((1, 64), torch.nan).half()
+x, raw = (gpu.place(each, writable=False) for each in (x, w.raw))
+ac4k.quant_linear(x, raw, N=64, fmt={fmt!r}, out=gpu.place(out, writable=True))
+assert out.isfinite().all()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
