@@ -85,6 +85,26 @@ void activate(LinearActivation activation, float* values, int64_t count) {
   run[kF32](values, kOnes.data(), values, count);
 }
 
+// As if they were few, however many are asked for: some at a time.
+Status run_few_tokens(const LinearProblem& problem) {
+  constexpr int64_t kAtOnce = 64;
+  for (int64_t first = 0; first < problem.args.num_tokens; first += kAtOnce) {
+    LinearProblem part = problem;
+    part.args.num_tokens = std::min(kAtOnce, problem.args.num_tokens - first);
+    part.args.x.data += first * problem.x_stride * element_bytes(problem.element);
+    part.args.out = problem.out(first, 0);
+    if (part.args.residual != nullptr) part.args.residual = problem.residual(first, 0);
+    const int64_t bytes = few_tokens_bytes(part);
+    char* memory = static_cast<char*>(workspace(static_cast<std::size_t>(bytes)));
+    if (memory == nullptr) return no_memory(problem, bytes);
+    bool done = false;
+    AC4K_TRY(linear_few_tokens(part, memory, &done));
+    if (!done) AC4K_TRY(linear_many_tokens(part, *kernels().linear->exact, &done));
+  }
+  release_workspace();
+  return AC4K_OK;
+}
+
 Status run(const LinearProblem& problem) {
   // Infinities and NaN are for float32 alone.
   const PanelKernels& exact = *kernels().linear->exact;
@@ -93,13 +113,7 @@ Status run(const LinearProblem& problem) {
     path = path_for(problem.args.type, problem.args.format, problem.args.num_tokens);
   bool done = false;
   if (path == LinearPath::float32) return linear_many_tokens(problem, exact, &done);
-  if (path == LinearPath::few_tokens) {
-    const int64_t bytes = few_tokens_bytes(problem);
-    char* memory = static_cast<char*>(workspace(static_cast<std::size_t>(bytes)));
-    if (memory == nullptr) return no_memory(problem, bytes);
-    AC4K_TRY(linear_few_tokens(problem, memory, &done));
-    return done ? AC4K_OK : linear_many_tokens(problem, exact, &done);
-  }
+  if (path == LinearPath::few_tokens) return run_few_tokens(problem);
   AC4K_TRY(linear_many_tokens(problem, panel_kernels(problem.element), &done));
   return done ? AC4K_OK : linear_many_tokens(problem, exact, &done);
 }

@@ -15,7 +15,7 @@ constexpr int kColumnsWithoutWeights = 16;
 constexpr double kError = 0x1p-20;
 constexpr double kSteps = 2 * kLargestFixed;  // a number is wrong by up to largest / kSteps
 // Codes count from an offset, which their sums lose in float32: up to here that is as little.
-constexpr double kFarTooLarge = 0x1p12;
+constexpr double kFarTooLarge = 0x1p10;
 
 // Are there enough numbers of at least a 32nd of the largest? Then they alone are so much; as
 // integers, which are in the same order and which a compiler compares many at a time.

@@ -73,13 +73,14 @@ void normalise(const RopeArgs& args, Element element, TokenHeads* tensors) {
 
 // Calls body(thread, token, heads of each tensor) for every token.
 template <class Body>
-void for_each_token(const RopeArgs& args, Element element, const Body& body) {
+void for_each_token(const RopeArgs& args, Element element, const Body& body,
+                    int most_threads = num_threads()) {
   const int64_t size = size_of(args.type);
   int64_t heads = 0;
   for (int i = 0; i < args.num_tensors; ++i) heads += args.tensors[i].num_heads;
   const double work = static_cast<double>(args.num_tokens * heads * args.head_dim);
-  const int threads = static_cast<int>(
-      std::clamp<int64_t>(args.num_tokens, 1, threads_for(work, kElementsPerThread)));
+  const int threads = static_cast<int>(std::clamp<int64_t>(
+      args.num_tokens, 1, std::min(most_threads, threads_for(work, kElementsPerThread))));
   run_threads(threads, [&](int thread) {
     const int64_t last = args.num_tokens * (thread + 1) / threads;
     for (int64_t token = args.num_tokens * thread / threads; token < last; ++token) {
@@ -241,35 +242,39 @@ Status rope_store_kvcache(const RopeArgs& args, const RopeAngles& angles, const 
   const int64_t head_bytes = args.head_dim * plan.token_bytes;
   std::unique_ptr<char[]> scratch;
   int64_t scratch_bytes = 0;
+  const int threads = num_threads();  // which another thread may set meanwhile
   if (plan.codes != nullptr) {
     scratch_bytes = (head_bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
-    scratch.reset(new (std::nothrow) char[static_cast<size_t>(scratch_bytes * num_threads())]);
+    scratch.reset(new (std::nothrow) char[static_cast<size_t>(scratch_bytes * threads)]);
     if (!scratch) return fail(AC4K_OUT_OF_MEMORY, "rope_store_kvcache: no memory for a head");
   }
-  for_each_token(args, plan.element, [&](int thread, int64_t token, const TokenHeads* tensors) {
-    const int64_t slot = token < kv.num_tokens ? plan.slot(token) : -1;
-    TokenHeads heads[2] = {tensors[0], tensors[1]};
-    const bool stored = plan.has(slot);
-    heads[1].count = 0;
-    if (stored && plan.codes == nullptr) {
-      heads[1] = {tensors[1].in, tensors[1].in_stride, plan.cache_head(keys, slot, 0),
-                  keys.cache_head_stride, kv.num_heads};
-    }
-    rotate_token(args, plan.element, angles, token, heads);
-    if (!stored) return;
-    heads[0].count = 0;
-    for (int64_t head = 0; head < kv.num_heads; ++head) {
-      if (plan.codes != nullptr) {
-        char* rotated = scratch.get() + scratch_bytes * thread;
-        heads[1] = {tensors[1].in + head * tensors[1].in_stride * plan.token_bytes,
-                    tensors[1].in_stride, rotated, args.head_dim, 1};
+  for_each_token(
+      args, plan.element,
+      [&](int thread, int64_t token, const TokenHeads* tensors) {
+        const int64_t slot = token < kv.num_tokens ? plan.slot(token) : -1;
+        TokenHeads heads[2] = {tensors[0], tensors[1]};
+        const bool stored = plan.has(slot);
+        heads[1].count = 0;
+        if (stored && plan.codes == nullptr) {
+          heads[1] = {tensors[1].in, tensors[1].in_stride, plan.cache_head(keys, slot, 0),
+                      keys.cache_head_stride, kv.num_heads};
+        }
         rotate_token(args, plan.element, angles, token, heads);
-        plan.store(keys, head, rotated, plan.cache_head(keys, slot, head));
-      }
-      plan.store(values, head, plan.token_head(values, token, head),
-                 plan.cache_head(values, slot, head));
-    }
-  });
+        if (!stored) return;
+        heads[0].count = 0;
+        for (int64_t head = 0; head < kv.num_heads; ++head) {
+          if (plan.codes != nullptr) {
+            char* rotated = scratch.get() + scratch_bytes * thread;
+            heads[1] = {tensors[1].in + head * tensors[1].in_stride * plan.token_bytes,
+                        tensors[1].in_stride, rotated, args.head_dim, 1};
+            rotate_token(args, plan.element, angles, token, heads);
+            plan.store(keys, head, rotated, plan.cache_head(keys, slot, head));
+          }
+          plan.store(values, head, plan.token_head(values, token, head),
+                     plan.cache_head(values, slot, head));
+        }
+      },
+      threads);
   return AC4K_OK;
 }
 

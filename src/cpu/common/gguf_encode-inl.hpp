@@ -36,10 +36,10 @@ AC4K_INLINE Range range_of(const float* x, int count) {
     low = min(a, low), high = max(a, high);
   }
   Range range{-largest_lane(V::broadcast(0.0f) - low), largest_lane(high)};
-  if (range.low == 0.0f) {  // with the sign of the first zero
+  if (range.low == 0.0f) {  // with the sign of the first zero; none where a denormal was flushed
     int first = 0;
-    while (x[first] != 0.0f) ++first;
-    range.low = x[first];
+    while (first < count && x[first] != 0.0f) ++first;
+    if (first < count) range.low = x[first];
   }
   return range;
 }

@@ -24,14 +24,18 @@ AC4K_INLINE float to_acc(float value) { return value; }
 AC4K_INLINE double to_acc(double value) { return value; }
 AC4K_INLINE float to_acc(BFloat16 value) { return bits_to_f32(uint32_t{value.bits} << 16); }
 
-// Exponent and mantissa move to f32's place; the exponent is then rebiased by a multiplication,
-// which also normalises denormals.
+// Exponent and mantissa move to f32's place; the exponent is then rebiased. Denormals are what is
+// above the smallest normal number: none of f32, which a CPU may be told to flush.
 AC4K_INLINE float to_acc(Half value) {
   const uint32_t magnitude = uint32_t{value.bits & 0x7fffu} << 13;
   const uint32_t sign = uint32_t{value.bits & 0x8000u} << 16;
-  const uint32_t rebiased = f32_to_bits(bits_to_f32(magnitude) * 0x1p112f);
+  const uint32_t denormal = f32_to_bits(bits_to_f32(magnitude + 0x38800000u) - 0x1p-14f);
   const uint32_t special = magnitude | 0x7f800000u;  // inf and NaN
-  return bits_to_f32((magnitude >= 0x0f800000u ? special : rebiased) | sign);
+  const uint32_t rebiased = magnitude + 0x38000000u;
+  return bits_to_f32((magnitude < 0x00800000u    ? denormal
+                      : magnitude >= 0x0f800000u ? special
+                                                 : rebiased) |
+                     sign);
 }
 
 AC4K_INLINE void from_acc(float value, float* out) { *out = value; }

@@ -12,10 +12,12 @@ using Byte = unsigned char;
 
 AC4K_RULE float half_value(unsigned bits) {
   const unsigned magnitude = (bits & 0x7fffu) << 13, sign = (bits & 0x8000u) << 16;
-  // The multiplication rebiases the exponent and normalises denormals; it is exact.
-  const unsigned value = magnitude >= 0x0f800000u
-                             ? magnitude | 0x7f800000u
-                             : bits_of((Exact(from_bits(magnitude)) * Exact(0x1p112f)).v);
+  // Denormals are what is above the smallest normal number: none of float, which may be flushed.
+  const unsigned value =
+      magnitude < 0x00800000u
+          ? bits_of((Exact(from_bits(magnitude + 0x38800000u)) - Exact(0x1p-14f)).v)
+      : magnitude >= 0x0f800000u ? magnitude | 0x7f800000u
+                                 : magnitude + 0x38000000u;
   return from_bits(value | sign);
 }
 // To nearest even; NaN is 0x7e00.
