@@ -188,7 +188,7 @@ macro(ac4k_choose_backend)
       endif()
     endif()
   elseif(NOT backend MATCHES "^(cuda|rocm|cpu)$")
-    message(FATAL_ERROR "AC4K_BACKEND: unknown back end '${backend}'; known: cuda, rocm, cpu")
+    message(FATAL_ERROR "AC4K_BACKEND: unknown back end '${backend}'; known: auto, cuda, rocm, cpu")
   endif()
 
   set(AC4K_BUILD_CUDA_ARCHS)

@@ -1,6 +1,8 @@
 // ac4k_set and ac4k_get: one table of settings, each owned by the part it steers.
-#include "core/settings.hpp"
 
+#include "cuda/driver/settings.hpp"
+
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -8,7 +10,6 @@
 #include "core/status.hpp"
 #include "cpu/kernels.hpp"
 #include "cuda/driver/launch.hpp"
-#include "cuda/driver/settings.hpp"
 
 namespace ac4k {
 namespace {
@@ -55,20 +56,19 @@ const Setting* find(std::string_view name) {
   return nullptr;
 }
 
-// The environment is read once, while the library loads.
+// The environment is read once, while the library loads. A bad value is named and otherwise
+// ignored: a library that fails to load helps nobody.
 const bool kEnvironmentRead = [] {
-  if (const char* isa = std::getenv("AC4K_CPU_ISA")) report_bad_environment(cpu::set_isa(isa));
-  if (const char* threads = std::getenv("AC4K_NUM_THREADS")) {
-    report_bad_environment(set_num_threads(threads));
-  }
+  const auto take = [](const char* variable, const char* value, Status (*set)(std::string_view)) {
+    if (value == nullptr || *value == '\0' || set(value) == AC4K_OK) return;
+    std::fprintf(stderr, "ac4k: ignored %s: %s\n", variable, ac4k_last_error());
+  };
+  take("AC4K_CPU_ISA", std::getenv("AC4K_CPU_ISA"), cpu::set_isa);
+  take("AC4K_NUM_THREADS", std::getenv("AC4K_NUM_THREADS"), set_num_threads);
   return true;
 }();
 
 }  // namespace
-
-void report_bad_environment(Status status) {
-  if (status != AC4K_OK) std::fprintf(stderr, "ac4k: ignored environment: %s\n", ac4k_last_error());
-}
 
 }  // namespace ac4k
 

@@ -75,8 +75,11 @@ def test_environment_sets_and_nonsense_is_named() -> None:
     assert "'threads': 3" in done.stdout
     done = run(program, AC4K_CPU_ISA="quantum", AC4K_NUM_THREADS="many")
     assert done.returncode == 0
+    assert "ignored AC4K_CPU_ISA: " in done.stderr
     assert "quantum" in done.stderr
+    assert "ignored AC4K_NUM_THREADS: " in done.stderr
     assert "many" in done.stderr
+    assert run(program, AC4K_CPU_ISA="", AC4K_NUM_THREADS="").stderr == ""
 
 
 def test_public_names_resolve() -> None:
