@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -159,6 +160,40 @@ def test_files_named_in_the_documents_exist() -> None:
         for name in set(re.findall(places, prose(path))) - made_later:
             if "my_op" not in name and "sm103a" not in name:
                 assert (ROOT / name).exists(), f"{path.name}: {name}"
+
+
+# What the rows of the README's table are in benchmarks/results, in their order.
+MEASURED = (
+    ("h200_gguf", "quant_linear", {"fmt": "q4_0"}, [1, 4096, 14336]),
+    ("h200_gguf", "quant_linear", {"fmt": "q4_k"}, [8, 4096, 14336]),
+    ("h200_gguf", "quant_linear", {"fmt": "q4_0"}, [512, 4096, 14336]),
+    ("h200_gemm_q8_1", "gemm_q4_0_q8_1", {}, [4096, 8, 14336]),
+    ("h200_w4a16", "w4a16_gemm", {"layout": "g128"}, [1, 8192, 28672]),
+    ("h200_w4a16", "w4a16_gemm", {"layout": "g128"}, [32, 8192, 28672]),
+    ("h200_w4a16", "w4a16_gemm", {"layout": "g128"}, [4096, 8192, 28672]),
+    ("h200_memory", "quantize_int8", {"granularity": "per_token"}, [8192, 4096]),
+    ("h200_memory", "rms_norm_quant", {"dtype": "float8_e4m3fn"}, [16384, 8192]),
+    ("h200_memory", "fused_add_gelu", {"approximate": "none"}, [64, 512, 4096]),
+)
+
+
+def test_the_readmes_numbers_are_those_of_the_results() -> None:
+    table = README.read_text().partition("## Measured")[2].partition("Medians")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    for row, (file, *wanted) in zip(rows, MEASURED, strict=True):
+        results = json.loads((ROOT / f"benchmarks/results/{file}.json").read_text())["results"]
+        (found,) = (
+            result
+            for result in results
+            if [result[key] for key in ("op", "options", "shape")] == wanted
+            and result["dtype"] in ("bf16", "u8")
+        )
+        times = found["timings_us"]["ac4k"]
+        alone, chain = (times[mode]["median"] for mode in ("cold", "chain"))
+        share = found["roofline"]["percent"]["cold"]
+        digits = 1 if alone < 100 else 0
+        assert row[2] == f"{alone:.{digits}f} / {chain:.{digits}f}", row
+        assert row[3] == ("–" if share is None else f"{share:.0f} %"), row
 
 
 # ---- The README's code ----------------------------------------------------------------------
