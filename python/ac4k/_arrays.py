@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ac4k._ml_dtypes import added_dtype
 from ac4k.quant_tensor import QuantTensor
 
 # DLPack's codes.
@@ -63,9 +64,7 @@ def _numpy_dtype(code: int, bits: int) -> Any:
 
     names = {value: name for name, value in _FLOAT8.items()}
     if code == _BFLOAT or code in names:
-        import ml_dtypes
-
-        return numpy.dtype(getattr(ml_dtypes, names.get(code, "bfloat16")))
+        return added_dtype(names.get(code, "bfloat16"))
     kinds = {value: kind for kind, value in _KINDS.items()}
     return numpy.dtype(f"{kinds[code]}{bits // 8}")
 

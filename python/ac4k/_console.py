@@ -16,6 +16,7 @@ from typing import Any
 # A cell is its text, or its text and a rich style such as "bold green".
 Cell = str | tuple[str, str]
 _PLAIN_WIDTH = 160
+_UNLIMITED_WIDTH = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,19 @@ class Column:
     title: str
     right: bool = False
     style: str = ""
+
+
+class UsageError(ValueError):
+    """The command line is wrong: the command ends with status 2."""
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Around what reads options: a ValueError there is a mistake on the command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _rich_console(*, stderr: bool = False) -> Any | None:
@@ -113,10 +127,29 @@ def print_table(
     for number, row in enumerate(rows):
         cells = [Text(text_of(c), style="" if isinstance(c, str) else c[1]) for c in row]
         table.add_row(*cells, end_section=number in sections)
-    console.print(table)
+    _print_whole(console, table)
     if caption:
         console.print(Text(caption, style="dim"), soft_wrap=True)
         console.print()
+
+
+def _print_whole(console: Any, table: Any) -> None:
+    """A number that is cut is another number: what is too wide is left to the terminal to wrap.
+
+    Without the padding on the right, of which a terminal would make empty lines.
+    """
+    from rich.segment import Segment, Segments
+
+    whole = console.options.update(max_width=_UNLIMITED_WIDTH)
+    console.width = max(console.width, console.measure(table, options=whole).maximum)
+    segments: list[Segment] = []
+    for line in console.render_lines(table, pad=False):
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+        segments += [*line, Segment.line()]
+    console.print(Segments(segments))
 
 
 def print_pairs(pairs: Sequence[tuple[str, str]], *, title: str = "") -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final, NamedTuple
 
+from ac4k._ml_dtypes import added_dtype
 from ac4k.quant_tensor import raw_shape
 
 # Tensor types by name, as numbered in files.
@@ -62,14 +63,8 @@ class PlainType(NamedTuple):
 
         if self.numpy_name != "bfloat16":
             return numpy.dtype(self.numpy_name).newbyteorder("<")
-        try:
-            import ml_dtypes
-        except ImportError as error:
-            raise ImportError(
-                f"tensor {tensor!r}: NumPy has bfloat16 from the package ml_dtypes, which is not "
-                "installed; open the file with device='cpu' for torch tensors"
-            ) from error
-        return numpy.dtype(ml_dtypes.bfloat16)
+        advice = "open the file with device='cpu' for torch tensors"
+        return added_dtype("bfloat16", f"tensor {tensor!r}", advice)
 
 
 PLAIN_TYPES: Final[dict[str, PlainType]] = {

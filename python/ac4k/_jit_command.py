@@ -13,21 +13,23 @@ def run(options: argparse.Namespace) -> int:
     from . import jit
 
     if options.action == "clear":
-        count = jit.clear_cache()
-        _show(options, {"removed": count}, f"{count} entries removed")
+        count = jit.clear_cache(options.module, options.arch)
+        text = f"{count} {'entry' if count == 1 else 'entries'} removed"
+        _show(options, {"removed": count}, text)
         return 0
     if options.action == "build":
         modules = jit.build(options.module, options.arch)
         if options.json:
             print(json.dumps(modules, indent=1))
         else:
-            _print_modules(modules)
+            kept = {entry["key"] for entry in jit.list_cache()}
+            _print_modules(modules, kept=all(module["key"] in kept for module in modules))
         return 0
-    entries = jit.list_cache()
+    entries = jit.list_cache(options.module, options.arch)
     if options.json:
         print(json.dumps(entries, indent=1))
     else:
-        _print_entries(entries)
+        _print_entries(entries, everything=not (options.module or options.arch))
     return 0
 
 
@@ -38,7 +40,7 @@ def _show(options: argparse.Namespace, block: dict[str, Any], text: str) -> None
         say(text)
 
 
-def _print_modules(modules: list[dict[str, Any]]) -> None:
+def _print_modules(modules: list[dict[str, Any]], *, kept: bool) -> None:
     columns = [
         Column("module", style="bold"),
         Column("kernel"),
@@ -63,12 +65,13 @@ def _print_modules(modules: list[dict[str, Any]]) -> None:
                     f"{module['seconds']:.2f} s" if number == 0 else "",
                 ]
             )
-    print_table("kernels compiled into the cache", columns, rows)
+    where = "into the cache" if kept else "and not kept: there is no cache to write to"
+    print_table(f"kernels compiled {where}", columns, rows)
 
 
-def _print_entries(entries: list[dict[str, Any]]) -> None:
+def _print_entries(entries: list[dict[str, Any]], *, everything: bool) -> None:
     if not entries:
-        say("the cache is empty")
+        say("the cache is empty" if everything else "the cache has no such entries")
         return
     columns = [
         Column("name", style="bold"),

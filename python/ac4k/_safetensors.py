@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ._ml_dtypes import added_dtype
+
 _MAX_HEADER = 100 << 20  # bytes; what the format's own reader allows
 _MAX_DIMS = 16
 _BITS = {
@@ -76,17 +78,6 @@ def _stamp(path: Path) -> _Stamp:
     return _Stamp(status.st_ino, status.st_mtime_ns, status.st_size)
 
 
-def numpy_bfloat16(what: str) -> Any:
-    """NumPy's dtype, or an error that begins with `what`."""
-    try:
-        import ml_dtypes
-    except ImportError as error:
-        raise ImportError(
-            f"{what}: NumPy has bfloat16 from the package ml_dtypes, which is not installed"
-        ) from error
-    return ml_dtypes.bfloat16
-
-
 class SafetensorsFile(Mapping[str, Any]):
     """Tensors by name, as NumPy arrays over the mapped file (bfloat16 by ml_dtypes)."""
 
@@ -119,7 +110,7 @@ class SafetensorsFile(Mapping[str, Any]):
 
         entry = self._entries[name]
         if entry.dtype == "BF16":
-            dtype = numpy_bfloat16(f"safetensors file {self.path}: tensor {name!r}")
+            dtype = added_dtype("bfloat16", f"safetensors file {self.path}: tensor {name!r}")
         elif entry.dtype in _NUMPY:
             dtype = numpy.dtype(_NUMPY[entry.dtype])
         else:

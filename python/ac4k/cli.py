@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ._console import note
+from ._console import UsageError, note
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -40,7 +40,7 @@ def _info(options: argparse.Namespace) -> int:
             ("GPU", "; ".join(devices) or f"none ({cuda.get('why_not', 'no device')})"),
             ("CPU", f"{block['cpu']}, {block['cpus']} cores"),
             ("CPU ISA", f"{cpu['isa']} (best here: {cpu['best_isa']}), {cpu['threads']} threads"),
-            ("JIT", f"{cuda['jit']}, cache {cuda['cache_dir']}"),
+            ("JIT", f"{cuda['jit']}, cache {cuda['cache_dir'] or 'none'}"),
             ("ops", ", ".join(op["name"] for op in ac4k.op_table())),
             ("Python", block["python"]),
             *((name, version or "not installed") for name, version in packages.items()),
@@ -115,8 +115,11 @@ def make_parser() -> argparse.ArgumentParser:
 
     jit = commands.add_parser("jit", help="the cache of run-time compiled kernels")
     jit.add_argument("action", choices=("build", "list", "clear"))
-    jit.add_argument("--arch", help="build for this architecture instead of the GPU present")
-    jit.add_argument("--module", help="build this module alone, such as common/gemm")
+    jit.add_argument(
+        "--arch",
+        help="build: for this architecture instead of the GPU present; list, clear: entries of it",
+    )
+    jit.add_argument("--module", help="this module alone, such as common/gemm")
     jit.add_argument("--json", action="store_true", help="JSON on stdout")
     jit.set_defaults(run=_jit)
 
@@ -155,18 +158,20 @@ def _pin_threads(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; 0 when it worked, 1 when something failed, 2 for a wrong command line."""
-    parser = make_parser()
-    options = parser.parse_args(arguments)
-    if options.version:
-        import ac4k
+    command = ""
+    try:  # Ctrl-C may come while modules are imported, too
+        parser = make_parser()
+        options = parser.parse_args(arguments)
+        if options.version:
+            import ac4k
 
-        print(ac4k.__version__)
-        return 0
-    if options.command is None:
-        parser.print_help()
-        return 2
-    try:
-        if arguments is None and options.command in ("demo", "bench"):
+            print(ac4k.__version__)
+            return 0
+        if options.command is None:
+            parser.print_help()
+            return 2
+        command = options.command
+        if arguments is None and command in ("demo", "bench"):
             _pin_threads(options)
         return int(options.run(options))
     except (ValueError, TypeError, RuntimeError, ImportError, OSError) as error:
@@ -174,9 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
         # Ops and files name themselves, some as the command is called.
-        text = str(error).removeprefix(f"{options.command}: ")
-        note(f"ac4k {options.command}: {text}")
-        return 1
+        text = str(error).removeprefix(f"{command}: ")
+        note(f"{f'ac4k {command}'.rstrip()}: {text}")
+        return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt:
         note("")
         return 130

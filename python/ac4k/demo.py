@@ -20,7 +20,7 @@ from .bench.arrays import Arrays, DType, arrays_on, devices
 from .bench.case import Case, arguments_of, case_of
 from .bench.check import Check, check
 from .bench.engine import Candidate, measure
-from .bench.inputs import Arguments, Sizes, dtypes_of
+from .bench.inputs import Arguments, Sizes, dtypes_of, why_not
 from .bench.report import ratio_cell
 from .bench.settings import Settings
 from .timing import format_us
@@ -60,6 +60,9 @@ def run(*, as_json: bool = False) -> int:
         for size in ("small", "real")
         for dtype in _dtypes(op, size, arrays)
     ]
+    planned = {op["name"] for op, *_ in plan}
+    cpu = arrays_on("cpu")
+    skipped = {op["name"]: what_lacks(op, cpu) for op in table if op["name"] not in planned}
     if not as_json:
         _print_heading()
     trials = []
@@ -70,7 +73,12 @@ def run(*, as_json: bool = False) -> int:
     seconds = time.perf_counter() - begin
     failed = [trial for trial in trials if not trial.ok]
     if as_json:
-        block = {"info": ac4k.info(), "seconds": seconds, "trials": [asdict(t) for t in trials]}
+        block = {
+            "info": ac4k.info(),
+            "seconds": seconds,
+            "trials": [asdict(trial) for trial in trials],
+            "skipped": skipped,
+        }
         print(json.dumps(block, indent=1))
     else:
         _print_trials(trials)
@@ -81,6 +89,8 @@ def run(*, as_json: bool = False) -> int:
             f"{len(trials)} checks, {verdict}, {seconds:.1f} s",
             style="bold red" if failed else "bold green",
         )
+    for name, reason in skipped.items():
+        note(f"ac4k demo: skipped {name}: {reason}")
     for trial in failed:
         why = trial.failure or f"{trial.error:.3g} times the allowed error"
         note(f"ac4k demo: {trial.op} {trial.shape} {trial.dtype} on {trial.device}: {why}")
@@ -89,10 +99,36 @@ def run(*, as_json: bool = False) -> int:
 
 def _dtypes(op: Mapping[str, Any], size: str, arrays: Arrays) -> list[DType]:
     """float32 and a narrow type; the narrow one alone at the size of a model, as models have it."""
-    known = {d.name: d for d in dtypes_of(op) if arrays.why_not(d) is None}
+    known = {d.name: d for d in dtypes_here(op, arrays)}
     narrow = next((name for name in _NARROW if name in known), "f32")
     wanted = (narrow,) if size == "real" else ("f32", narrow)
     return [known[name] for name in wanted if name in known] or list(known.values())[:1]
+
+
+def dtypes_here(op: Mapping[str, Any], arrays: Arrays) -> list[DType]:
+    """Those of the op for which `arrays` have every tensor's type."""
+    return [dtype for dtype in dtypes_of(op) if demo_options(op, dtype, arrays) is not None]
+
+
+def what_lacks(op: Mapping[str, Any], arrays: Arrays) -> str | None:
+    """Why dtypes_here() are none."""
+    return why_not(op, dtypes_of(op)[0], arrays, _variants(op)[0])
+
+
+def demo_options(op: Mapping[str, Any], dtype: DType, arrays: Arrays) -> Mapping[str, Any] | None:
+    """Those of the case's first variant for which `arrays` have every type: it has the choices that
+    the op requires, too."""
+    fit = (each for each in _variants(op) if why_not(op, dtype, arrays, each) is None)
+    return next(fit, None)
+
+
+def _variants(op: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The case's, without the dtype that is varied here."""
+    case = case_of(op["name"])
+    varied = next(iter(op["types"]), None)
+    fixed = {p["name"] for p in op["params"] if p["kind"] == "dtype" and p["variable"] == varied}
+    variants = case.variants if case is not None else ({},)
+    return [{k: v for k, v in each.items() if k not in fixed} for each in variants]
 
 
 def demo_sizes(op: Mapping[str, Any], size: str, device: str) -> tuple[Sizes, str]:
@@ -134,11 +170,11 @@ def _try(op: Mapping[str, Any], size: str, dtype: DType, arrays: Arrays) -> Tria
     trial = Trial(op["name"], size, shape, dtype.name, arrays.device)
     try:
         case = case_of(op["name"])
-        options = case.variants[0] if case is not None else None
+        options = demo_options(op, dtype, arrays)
         arguments = arguments_of(op, case, sizes, dtype, arrays, options=options, seed=11)
         checked = check(op, case, arguments, arrays, dtype)
         time_us, over_torch = _time(op, case, arguments, arrays)
-    except (RuntimeError, ValueError, TypeError, NotImplementedError, KeyError) as error:
+    except (RuntimeError, ValueError, TypeError, KeyError, ImportError) as error:
         return Trial(**{**asdict(trial), "failure": f"{type(error).__name__}: {error}"})
     return Trial(
         **{

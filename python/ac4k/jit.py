@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -150,14 +151,35 @@ def build(module: str | None = None, arch: str | None = None) -> list[dict[str, 
     return cast("list[dict[str, Any]]", json.loads(C.jit_build(module, arch)))
 
 
-def list_cache() -> list[dict[str, Any]]:
-    """The entries of the cache."""
-    return cast("list[dict[str, Any]]", json.loads(C.jit_list()))
+def list_cache(module: str | None = None, arch: str | None = None) -> list[dict[str, Any]]:
+    """The entries of the cache; those of a module, of an architecture where one is given."""
+    entries = cast("list[dict[str, Any]]", json.loads(C.jit_list()))
+    return [
+        entry
+        for entry in entries
+        if module in (None, entry["name"]) and arch in (None, entry["arch"])
+    ]
 
 
-def clear_cache() -> int:
-    """Removes every entry of the cache and tells how many there were."""
-    return C.jit_clear()
+def clear_cache(module: str | None = None, arch: str | None = None) -> int:
+    """Removes the entries that `list_cache` gives, but for read-only ones, and tells how many there
+    were."""
+    if module is None and arch is None:
+        return C.jit_clear()
+    entries = [entry for entry in list_cache(module, arch) if entry["writable"]]
+    return sum(_remove(Path(entry["path"])) for entry in entries)
+
+
+def _remove(entry: Path) -> bool:
+    """As the library does: by rename first, so that no process meets a half-removed entry."""
+    graves = entry.parent.parent / "tmp"
+    graves.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=graves) as grave:
+        try:
+            entry.rename(Path(grave) / "entry")
+        except FileNotFoundError:  # another process was first
+            return False
+    return True
 
 
 def synchronize(device: int = 0) -> None:

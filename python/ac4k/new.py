@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._console import print_pairs, say
+from ._console import UsageError, print_pairs, say
 
 _TEMPLATES = Path(__file__).parent / "templates" / "new_op"
 _FILES = {
@@ -58,7 +58,7 @@ def new_op(name: str, root: Path) -> list[Written]:
 
 def _check_name(name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
-        raise ValueError(f"'{name}' is no name for an op; use words like scaled_square")
+        raise UsageError(f"'{name}' is no name for an op; use words like scaled_square")
     import ac4k
 
     if hasattr(ac4k, name):

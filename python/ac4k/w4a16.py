@@ -55,9 +55,9 @@ def cast(array: Any, dtype: str) -> Any:
 
     with numpy.errstate(over="ignore"):
         if dtype == "bfloat16":
-            from ac4k._safetensors import numpy_bfloat16
+            from ac4k._ml_dtypes import added_dtype
 
-            return array.astype(numpy_bfloat16("dtype 'bfloat16'"))
+            return array.astype(added_dtype("bfloat16", "dtype 'bfloat16'"))
         return array.astype(dtype)
 
 

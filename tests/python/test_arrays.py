@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -35,6 +36,20 @@ def test_numpy_with_ml_dtypes() -> None:
         torch.tensor(x[0].astype(np.float32)).bfloat16(),
     )
     np.testing.assert_array_equal(result.astype(np.float32), expected.float().numpy())
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda x: ac4k.quantize_fp8(x), "float8_e4m3fn"),
+        (lambda x: ac4k.quantize_fp8(x, dtype="float8_e5m2"), "float8_e5m2"),
+        (lambda x: ac4k.dequantize_q8_0(ac4k.quantize_q8_0(x), dtype="bfloat16"), "bfloat16"),
+    ],
+)
+def test_numpy_without_ml_dtypes(monkeypatch: pytest.MonkeyPatch, call: Any, name: str) -> None:
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    with pytest.raises(ImportError, match=f"NumPy has {name} from the package ml_dtypes, which"):
+        call(np.ones((2, 32), np.float32))
 
 
 def test_read_only_and_zero_dimensional_arrays() -> None:

@@ -2,13 +2,14 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 import ac4k
-from ac4k import _console
+from ac4k import _console, cli
 from ac4k.cli import main, make_parser
 from ac4k.environment import environment, last_level_cache_bytes
 
@@ -65,9 +66,29 @@ def test_module_and_exit_code():
     done = subprocess.run(
         [sys.executable, "-m", "ac4k", "bench", "nonsense"], capture_output=True, text=True
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("ac4k bench: no benchmark 'nonsense'")
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_while_modules_are_imported(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "make_parser", interrupted)
+    assert main(["info"]) == 130
+    assert capsys.readouterr().err == "\n"
+
+
+def test_info_says_that_there_is_no_cache():
+    unset = {name for name in os.environ if name in ("HOME", "XDG_CACHE_HOME", "AC4K_CACHE_DIR")}
+    done = subprocess.run(
+        [sys.executable, "-m", "ac4k", "info"],
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name not in unset},
+    )
+    assert re.search(r"JIT .*, cache none$", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_a_closed_pipe_is_no_traceback():
@@ -107,6 +128,23 @@ def test_tables_without_rich(monkeypatch, capsys):
     assert lines[3:5] == ["gemm  18 µs", "x         1"]
     with _console.progress("work", 2) as step:
         step("one")
+
+
+@pytest.mark.parametrize("width", [20, 80])
+def test_a_wide_table_is_not_cut(monkeypatch, capsys, width):
+    rich_console = pytest.importorskip("rich.console")
+
+    def narrow(**_):
+        return rich_console.Console(width=width, force_terminal=True, color_system=None)
+
+    monkeypatch.setattr(_console, "_rich_console", narrow)
+    columns = [_console.Column("op"), *(_console.Column(f"time {i}", right=True) for i in range(9))]
+    times = [f"{123456.7 + i} µs ±3%" for i in range(9)]
+    _console.print_table("title", columns, [["quant_linear", *times]], caption="what it means")
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.split("  ")[-1].strip() == times[-1] for line in lines)
+    assert all(time in line for line in lines if "quant_linear" in line for time in times)
+    assert all(line == line.rstrip() for line in lines)  # a terminal would wrap that, too
 
 
 def test_a_commit_is_that_of_the_package(monkeypatch, tmp_path):

@@ -1,14 +1,15 @@
 """`ac4k demo` walks the whole op table and fails when an op is wrong."""
 
 import json
+import sys
 
 import pytest
 
 import ac4k
 from ac4k import demo
-from ac4k.bench.arrays import arrays_on
+from ac4k.bench.arrays import DTYPES, arrays_on
 from ac4k.bench.case import case_of
-from ac4k.bench.inputs import dtypes_of, make_arguments
+from ac4k.bench.inputs import dtypes_of, make_arguments, op_named
 from ac4k.bench.settings import Settings
 from ac4k.cli import main
 
@@ -55,6 +56,36 @@ def test_without_torch(small_only, monkeypatch, capsys):
     assert main(["demo", "--json"]) == 0
     trials = json.loads(capsys.readouterr().out)["trials"]
     assert all(trial["over_torch"] is None for trial in trials)
+
+
+def test_without_ml_dtypes_the_rest_is_shown(few_ops, monkeypatch, capsys):
+    monkeypatch.setattr("ac4k.bench.arrays.has_torch", lambda: False)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    assert main(["demo", "--json"]) == 0
+    captured = capsys.readouterr()
+    block = json.loads(captured.out)
+    assert {trial["op"] for trial in block["trials"]} == {"gemm", "relu2"}
+    assert list(block["skipped"]) == ["quantize_fp8"]
+    assert "skipped quantize_fp8: NumPy has float8_e4m3fn from the package" in captured.err
+
+
+def test_the_type_of_a_row_is_that_of_the_call(monkeypatch):
+    """A case may fix the result's dtype, which the demo varies."""
+    arrays = arrays_on("cpu")
+    op = op_named("dequantize_int8")
+    for dtype in dtypes_of(op):
+        options = demo.demo_options(op, dtype, arrays)
+        sizes, _ = demo.demo_sizes(op, "small", "cpu")
+        arguments = make_arguments(op, sizes, dtype, arrays, options=options)
+        assert dtype.torch in str(arguments.out.dtype)
+
+
+def test_an_op_with_another_type_is_shown_in_that(monkeypatch):
+    monkeypatch.setattr("ac4k.bench.arrays.has_torch", lambda: False)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    options = demo.demo_options(op_named("relu2_quant"), DTYPES["f32"], arrays_on("cpu"))
+    assert options is not None
+    assert options["dtype"] == "int8"
 
 
 def test_a_wrong_op_fails(few_ops, monkeypatch, capsys):

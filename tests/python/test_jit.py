@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ac4k
+from ac4k.cli import main
 
 SCALE = """
 extern "C" __global__ void scale(float* y, const float* x, float factor, int n) {
@@ -184,5 +186,72 @@ def test_command_line(tmp_path: Path) -> None:
     jit("build", "--arch", "sm90a", "--module", "common/gemm")
     (listed,) = json.loads(jit("list", "--json"))
     assert "common/gemm" in listed["name"]
-    jit("clear")
+    assert jit("clear") == "1 entry removed\n"
     assert json.loads(jit("list", "--json")) == []
+
+
+def put(cache: Path, key: str, name: str, arch: str) -> None:
+    """An entry, of which nothing is asked but its metadata."""
+    folder = cache / "jit" / key
+    folder.mkdir(parents=True)
+    (folder / "kernel.cubin").write_bytes(b"cubin")
+    meta = {"name": name, "arch": arch, "compiler": "nvrtc 13.0", "seconds": 1.0, "size": 5}
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
+def test_entries_are_listed_and_cleared_by_module_and_architecture(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(cache, "0" * 64, "common/gemm", "sm89")
+    put(cache, "1" * 64, "common/gemm", "sm90a")
+    put(cache, "2" * 64, "common/rope", "sm90a")
+
+    def jit(*words: str) -> Any:
+        assert main(["jit", *words, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def keys(*words: str) -> list[str]:
+        return sorted(entry["key"][0] for entry in jit("list", *words))
+
+    assert keys() == ["0", "1", "2"]
+    assert keys("--arch", "sm90a") == ["1", "2"]
+    assert keys("--module", "common/gemm") == ["0", "1"]
+    assert keys("--module", "common/gemm", "--arch", "sm90a") == ["1"]
+    assert keys("--arch", "sm100a") == []
+    assert jit("clear", "--arch", "sm100a") == {"removed": 0}
+    assert jit("clear", "--module", "common/gemm", "--arch", "sm90a") == {"removed": 1}
+    assert keys() == ["0", "2"]
+    assert list((cache / "tmp").iterdir()) == []
+    assert jit("clear", "--arch", "sm90a") == {"removed": 1}
+    assert jit("clear") == {"removed": 1}
+    assert main(["jit", "list"]) == 0
+    assert "the cache is empty" in capsys.readouterr().out
+
+
+def test_entries_that_are_only_read_stay(tmp_path: Path) -> None:
+    for name in ("own", "image"):
+        put(tmp_path / name, name[0] * 64, "common/gemm", "sm90a")
+    ac4k.set_cache_dir(f"{tmp_path / 'own'}:{tmp_path / 'image'}")
+    try:
+        assert ac4k.jit.clear_cache(arch="sm90a") == 1
+        assert [entry["key"][0] for entry in ac4k.jit.list_cache()] == ["i"]
+    finally:
+        ac4k.set_cache_dir("")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("writable", [True, False])
+def test_build_says_what_was_not_kept(tmp_path: Path, writable: bool) -> None:
+    place = tmp_path / "cache"
+    if not writable:
+        place.write_text("a file is no directory, not even for root")
+    command = [sys.executable, "-m", "ac4k", "jit", "build", "--arch", "sm90a"]
+    done = subprocess.run(
+        [*command, "--module", "common/mul_add"],
+        env={**os.environ, "AC4K_CACHE_DIR": str(place)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    title = done.stdout.splitlines()[0]
+    assert title.startswith(f"kernels compiled {'into the cache' if writable else 'and not kept'}")

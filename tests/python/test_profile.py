@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ac4k
-from ac4k import profiling
+from ac4k import _profile_command, demo, profiling
 from ac4k.cli import main
 
 A = np.ones((8, 8), np.float32)
@@ -81,6 +81,72 @@ def test_command_on_an_op(tmp_path, capsys):
     assert (tmp_path / profiling.TRACE_FILE).exists()
 
 
+@pytest.mark.parametrize("name", [op["name"] for op in ac4k.op_table()])
+def test_command_on_every_op(tmp_path, monkeypatch, name):
+    """Those that require a choice, too. Small and once: the question is whether it is called."""
+    sizes = demo.demo_sizes
+    monkeypatch.setattr(demo, "demo_sizes", lambda op, _size, device: sizes(op, "small", device))
+    monkeypatch.setattr(_profile_command, "_CALLS", 1)
+    monkeypatch.setattr(_profile_command, "profile", lambda calls, out_dir: calls())
+    _profile_command._profile_op(name, str(tmp_path))
+
+
+def test_an_op_that_numpy_cannot_hold(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("ac4k.bench.arrays.has_torch", lambda: False)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    assert main(["profile", "--op", "quantize_fp8", "--out-dir", str(tmp_path)]) == 1
+    assert "--op quantize_fp8: NumPy has float8_e4m3fn from" in capsys.readouterr().err
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """Profiles a script of this text, given options of `ac4k profile`; the exit status."""
+    monkeypatch.setattr(profiling, "has_torch", lambda: False)  # whose profiler takes a second
+
+    def run(text, *words):
+        path = tmp_path / "script.py"
+        path.write_text(text)
+        return main(["profile", "--out-dir", str(tmp_path), *words, str(path)])
+
+    return run
+
+
+def test_an_error_of_a_script_is_shown_as_python_shows_it(script, tmp_path, capsys):
+    assert script("def f():\n    raise ValueError('odd')\nf()\n") == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].strip() == f'File "{tmp_path / "script.py"}", line 3, in <module>'
+    assert lines[-1] == "ValueError: odd"
+    assert (tmp_path / profiling.REPORT_FILE).exists()
+
+
+def test_a_script_that_cannot_be_parsed(script, tmp_path, capsys):
+    assert script("def f(:\n") == 1
+    error = capsys.readouterr().err
+    assert f'File "{tmp_path / "script.py"}", line 1' in error
+    assert "SyntaxError" in error
+    assert "runpy" not in error
+
+
+@pytest.mark.parametrize(
+    ("leave", "status", "error"),
+    [("exit()", 0, ""), ("exit(3)", 3, ""), ("exit('no way')", 1, "no way\n")],
+)
+def test_the_exit_status_is_the_scripts(script, capsys, leave, status, error):
+    assert script(f"import sys\nsys.{leave}\n") == status
+    captured = capsys.readouterr()
+    assert captured.err == error
+    assert "wall time" in captured.out
+
+
+def test_json_is_alone_on_stdout(script, capfd):
+    assert script("import os\nprint('printed')\nos.system('echo echoed')\n", "--json") == 0
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["ops"] == []
+    assert "printed\n" in captured.err
+    assert "echoed\n" in captured.err
+
+
 def test_command_on_a_script(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
@@ -96,7 +162,9 @@ def test_command_on_a_script(tmp_path):
 
 
 def test_command_needs_one_target(capsys):
-    assert main(["profile"]) == 1
+    assert main(["profile"]) == 2
     assert "--op NAME" in capsys.readouterr().err
-    assert main(["profile", "no_such_script.py"]) == 1
+    assert main(["profile", "no_such_script.py"]) == 2
     assert "no_such_script.py" in capsys.readouterr().err
+    assert main(["profile", "--op", "no_such_op"]) == 2
+    assert "no op 'no_such_op'" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from .._ml_dtypes import added_dtype
 from .._onednn import import_torch
 from ..environment import has_torch
 
@@ -154,9 +155,7 @@ class NumpyArrays(Arrays):
     def _kind(self, dtype: DType) -> Any:
         if dtype.name not in ("bf16", "f8e4m3", "f8e5m2"):
             return self._numpy.dtype(dtype.numpy)
-        import ml_dtypes
-
-        return self._numpy.dtype(getattr(ml_dtypes, dtype.numpy))
+        return added_dtype(dtype.numpy)
 
     def random(self, shape: tuple[int, ...], dtype: DType, seed: int) -> Any:
         count = math.prod(shape)
@@ -194,8 +193,8 @@ class NumpyArrays(Arrays):
     def why_not(self, dtype: DType) -> str | None:
         try:
             self._kind(dtype)
-        except ImportError:
-            return f"{dtype.name} needs torch or ml_dtypes"
+        except ImportError as error:
+            return str(error)
         return None
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .._console import Cell, Column, print_table, progress
+from .._console import Cell, Column, UsageError, print_table, progress, usage_errors
 from .._formats import WEIGHT_FORMATS
 from ..environment import has_torch
 from ..timing import Timing
@@ -96,30 +96,32 @@ def run(options: argparse.Namespace) -> int:
     from .session import Session
     from .settings import PEERS, Settings
 
-    chosen = cases_named(options.names)
+    with usage_errors():
+        chosen = cases_named(options.names)
     if options.list:
         return _list(chosen, options.json)
-    quick_peers = ("eager",) if options.quick else PEERS
-    peers = quick_peers if options.peers is None else _peer_list(options.peers, chosen)
-    settings = Settings(
-        device=options.device or devices()[0],
-        dtypes=tuple(dtype_named(t) for text in options.dtype for t in text.split(",")),
-        shapes=tuple(parse_shape(text) for text in options.shape),
-        formats=_formats(options.format),
-        tokens=_token_counts(options.tokens),
-        matrices=tuple(_matrix(text) for text in options.matrix),
-        peers=peers,
-        all_configs=options.all_configs,
-        quick=options.quick,
-        seconds=options.seconds,
-    )
-    if options.threads is not None:
-        _set_threads(options.threads)
+    with usage_errors():
+        quick_peers = ("eager",) if options.quick else PEERS
+        peers = quick_peers if options.peers is None else _peer_list(options.peers, chosen)
+        settings = Settings(
+            device=options.device or devices()[0],
+            dtypes=tuple(dtype_named(t) for text in options.dtype for t in text.split(",")),
+            shapes=tuple(parse_shape(text) for text in options.shape),
+            formats=_formats(options.format),
+            tokens=_token_counts(options.tokens),
+            matrices=tuple(_matrix(text) for text in options.matrix),
+            peers=peers,
+            all_configs=options.all_configs,
+            quick=options.quick,
+            seconds=_seconds(options.seconds),
+        )
+        if options.threads is not None:
+            _set_threads(options.threads)
+        rows = [row for case in chosen if isinstance(case, Case) for row in rows_of(case, settings)]
+        for row in rows:  # a shape that does not fit is named before anything is timed
+            sizes_of(row.case, row.shape)
+            _check_columns(row, "--shape" if settings.shapes else "--matrix")
     arrays = arrays_on(settings.device)
-    rows = [row for case in chosen if isinstance(case, Case) for row in rows_of(case, settings)]
-    for row in rows:  # a shape that does not fit is named before anything is timed
-        sizes_of(row.case, row.shape)
-        _check_columns(row, "--shape" if settings.shapes else "--matrix")
     llama_cpp_times = _llama_cpp_times(options.llama_cpp, rows, settings.device)
     session = Session(
         rows,
@@ -146,7 +148,7 @@ def _peer_list(text: str, cases: Sequence[Case | Special]) -> tuple[str, ...]:
 
 def parse_shape(text: str, option: str = "--shape", example: str = "16x128x4096") -> Shape:
     parts = text.lower().replace("×", "x").split("x")
-    if not all(part.isdigit() for part in parts):
+    if not all(part.isdecimal() for part in parts):
         raise ValueError(f"{option}: expected sizes such as {example}, got '{text}'")
     return tuple(map(int, parts))
 
@@ -177,9 +179,16 @@ def _formats(texts: Sequence[str]) -> tuple[str, ...]:
 
 def _token_counts(text: str) -> tuple[int, ...]:
     parts = [part for part in text.split(",") if part]
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ValueError(f"--tokens: expected numbers such as 1,8,512, got '{text}'")
     return tuple(map(int, parts))
+
+
+def _seconds(value: float | None) -> float | None:
+    """0: as few samples as there can be."""
+    if value is not None and not value >= 0:  # NaN is not, either
+        raise ValueError(f"--seconds: expected a time such as 0.5, got {value:g}")
+    return value
 
 
 def _llama_cpp_times(
@@ -190,7 +199,7 @@ def _llama_cpp_times(
         return None
     products = [product for row in rows if (product := llama_cpp.product_of(row)) is not None]
     if not products:
-        raise ValueError("--llama-cpp: none of the benchmarks is a product that llama.cpp has")
+        raise UsageError("--llama-cpp: none of the benchmarks is a product that llama.cpp has")
     with progress("llama.cpp", 1) as step:
         step("test-backend-ops perf -o MUL_MAT")
         return llama_cpp.run(binary, products, device)

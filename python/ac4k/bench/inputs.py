@@ -97,6 +97,32 @@ def bound_types(op: Mapping[str, Any], dtype: DType) -> dict[str, str]:
     }
 
 
+def why_not(
+    op: Mapping[str, Any], dtype: DType, arrays: Arrays, options: Mapping[str, Any] | None = None
+) -> str | None:
+    """Why `make_arguments` cannot: `arrays` lack the type of an input or a result, which may be
+    another than `dtype`. None when it can."""
+    types = bound_types(op, dtype)
+    values = _with_dtype(op, dtype, options)
+    tensors = [p for p in op["params"] if p["kind"] == "tensor" and not p["optional"]]
+    tensors += [output for output in op["outputs"] if is_present(op, output, values)]
+    kinds = (DTYPES[dtype_of(op, tensor, types, values)] for tensor in tensors)
+    return next(filter(None, map(arrays.why_not, kinds)), None)
+
+
+def _with_dtype(
+    op: Mapping[str, Any], dtype: DType, options: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The options, and `dtype` by name where a parameter of the op takes it."""
+    types = bound_types(op, dtype)
+    named = {
+        param["name"]: dtype.torch
+        for param in op["params"]
+        if param["kind"] == "dtype" and types[param["variable"]] == dtype.name
+    }
+    return named | dict(options or {})
+
+
 def make_arguments(
     op: Mapping[str, Any],
     sizes: Sizes,
@@ -115,10 +141,7 @@ def make_arguments(
     """
     types = bound_types(op, dtype)
     given = dict(given or {})
-    result = Arguments([], dict(options or {}), [])
-    for param in op["params"]:
-        if param["kind"] == "dtype" and types[param["variable"]] == dtype.name:
-            result.options.setdefault(param["name"], dtype.torch)
+    result = Arguments([], _with_dtype(op, dtype, options), [])
     values = {**sizes, **given, **result.options}
     named = False  # once a parameter is left out, those behind it go by name
     for param in op["params"]:

@@ -18,6 +18,7 @@ from ..environment import environment, environment_lines, gpus
 from .arrays import Arrays
 from .case import Special
 from .check import WrongResultError
+from .inputs import op_named, why_not
 from .interruption import Interruption
 from .report import json_report, print_configs, print_results, write_json
 from .runner import Result, Row, run_row
@@ -48,6 +49,7 @@ class Session:
         self._results: list[Result] = []
         self._special_results: dict[str, Any] = {}
         self._failures: list[str] = []
+        self._skipped: set[str] = set()
         self._complete = False
         self._saved_at: float | None = None
         self._written = False
@@ -80,9 +82,12 @@ class Session:
         self._complete = self._interruption.signal is None
 
     def _measure_row(self, row: Row) -> None:
-        why_not = self._arrays.why_not(row.dtype)
-        if why_not is not None:
-            note(f"ac4k bench: skipped {row.title} {row.dtype.name}: {why_not}")
+        missing = why_not(op_named(row.case.op), row.dtype, self._arrays, row.variant)
+        if missing is not None:
+            text = f"ac4k bench: skipped {row.title} {row.dtype.name}: {missing}"
+            if text not in self._skipped:  # one line for all sizes
+                self._skipped.add(text)
+                note(text)
             return
         with self._failures_of(row.text):
             result = run_row(row, self._arrays, self._settings)
