@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/number.hpp"
+
 namespace ac4k {
 
 class JsonWriter {
@@ -35,12 +37,7 @@ class JsonWriter {
   JsonWriter& value(int64_t number) { return raw(std::to_string(number)); }
   JsonWriter& value(int number) { return raw(std::to_string(number)); }
   JsonWriter& value(uint64_t number) { return raw(std::to_string(number)); }
-  JsonWriter& value(double number) {
-    if (!std::isfinite(number)) return null();
-    char buffer[32];
-    std::snprintf(buffer, sizeof buffer, "%.17g", number);
-    return raw(buffer);
-  }
+  JsonWriter& value(double number) { return std::isfinite(number) ? raw(text_of(number)) : null(); }
   JsonWriter& null() { return raw("null"); }
 
   std::string take() { return std::move(text_); }

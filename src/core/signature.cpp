@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "core/number.hpp"
+
 namespace ac4k {
 namespace {
 
@@ -130,8 +132,11 @@ class Parser {
         param->default_integer = std::atoll(value.c_str());
         return AC4K_OK;
       case ParamKind::real:
-        param->default_real = std::atof(value.c_str());
-        return AC4K_OK;
+        if (const auto number = parse_number(value)) {
+          param->default_real = *number;
+          return AC4K_OK;
+        }
+        return error("a number");
       case ParamKind::boolean:
         if (value != "True" && value != "False") return error("True or False");
         param->default_integer = value == "True";

@@ -5,10 +5,12 @@
 #include <bit>
 #include <filesystem>
 #include <fstream>
+#include <locale>
 #include <map>
 #include <mutex>
 #include <sstream>
 
+#include "core/number.hpp"
 #include "cuda/driver/file_lock.hpp"
 #include "cuda/driver/settings.hpp"
 
@@ -36,7 +38,7 @@ void read_into(const fs::path& path, Results* results) {
         !std::getline(fields, time) || key.empty() || config.empty()) {
       continue;  // not ours, or cut off
     }
-    (*results)[key] = {config, std::strtod(time.c_str(), nullptr)};
+    (*results)[key] = {config, parse_number(time).value_or(0)};
   }
 }
 
@@ -64,7 +66,7 @@ void write_file(const fs::path& root, const std::string& key, const Result& resu
   {
     std::ofstream file(temporary);
     for (const auto& [name, each] : all) {
-      file << name << '\t' << each.config << '\t' << each.microseconds << '\n';
+      file << name << '\t' << each.config << '\t' << text_of(each.microseconds) << '\n';
     }
     if (!file.flush()) {
       fs::remove(temporary, error);
@@ -81,6 +83,7 @@ std::string W4TuneKey::text() const {
   const int64_t tokens =
       M <= 16 ? M : static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(M)));
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // the process may have one that groups digits
   text << AC4K_VERSION << ' ' << device << ' ' << kind << " g" << group_size << ' ' << tokens << 'x'
        << N << 'x' << K;
   return text.str();

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "core/number.hpp"
+
 namespace ac4k::cuda {
 namespace {
 
@@ -122,9 +124,7 @@ class Parser {
     out->text = text_.substr(0, length);
     text_.remove_prefix(out->text.size());
     if (out->text == "null" || out->text == "true" || out->text == "false") return true;
-    char* end = nullptr;
-    std::strtod(out->text.c_str(), &end);
-    return !out->text.empty() && *end == '\0';
+    return parse_number(out->text).has_value();
   }
 
   std::string_view text_;
@@ -138,7 +138,7 @@ std::string JsonValue::get(const std::string& name) const {
 }
 
 double JsonValue::number(const std::string& name) const {
-  return std::strtod(get(name).c_str(), nullptr);
+  return parse_number(get(name)).value_or(0);
 }
 
 std::optional<JsonValue> parse_json(std::string_view text) {
