@@ -67,10 +67,18 @@ struct Held {
   std::optional<Tensor> tensor;
   DLTensor view{};
 
+  // Takes it off torch's stack: an optional one may be none.
+  void own(StableIValue value, bool optional) {
+    if (optional) {
+      tensor = to<std::optional<Tensor>>(value);
+    } else {
+      tensor = to<Tensor>(value);
+    }
+  }
+
   // Whatever the dispatcher lets through: None becomes an undefined tensor, and tensors of other
   // devices come along with ours. Neither may be asked for its memory.
-  void hold(Tensor held, const ac4k_op* op, const char* name) {
-    tensor = std::move(held);
+  void look(const ac4k_op* op, const char* name) {
     if (!tensor->defined()) {
       throw std::runtime_error(std::string(ac4k_op_name(op)) + ": argument '" + name +
                                "': expected a tensor, got None");
@@ -122,14 +130,24 @@ struct BoxedArgs {
   std::array<ac4k_arg, AC4K_MAX_ARGS> values{};
   const Held* first = nullptr;
 
-  void take(const ac4k_op* op, const StableIValue* stack, size_t num_params) {
-    // Handles are owned from here on, also when a later one throws.
+  // Every handle is owned before any is looked at: what is refused is freed with the others.
+  void own(const ac4k_op* op, const StableIValue* stack, size_t num_params) {
     for (size_t i = 0; i < num_params; ++i) {
       const ac4k_param param = ac4k_op_param(op, i);
       if (param.kind == AC4K_ARG_TENSOR) {
-        take_tensor(i, stack[i], op, param);
+        tensors[i].own(stack[i], param.has_default != 0);
       } else if (param.kind == AC4K_ARG_STRING) {
         strings[i].handle = to<StringHandle>(stack[i]);
+      }
+    }
+  }
+
+  void read(const ac4k_op* op, const StableIValue* stack, size_t num_params) {
+    for (size_t i = 0; i < num_params; ++i) {
+      const ac4k_param param = ac4k_op_param(op, i);
+      if (param.kind == AC4K_ARG_TENSOR) {
+        read_tensor(i, op, param);
+      } else if (param.kind == AC4K_ARG_STRING) {
         const char* text = nullptr;
         torch_string_c_str(strings[i].handle, &text);
         values[i] = {AC4K_ARG_STRING, {.string = text}};
@@ -143,17 +161,12 @@ struct BoxedArgs {
     }
   }
 
-  void take_tensor(size_t i, StableIValue value, const ac4k_op* op, const ac4k_param& param) {
-    if (param.has_default) {
-      auto tensor = to<std::optional<Tensor>>(value);
-      if (!tensor) {
-        values[i].kind = AC4K_ARG_NONE;
-        return;
-      }
-      tensors[i].hold(std::move(*tensor), op, param.name);
-    } else {
-      tensors[i].hold(to<Tensor>(value), op, param.name);
+  void read_tensor(size_t i, const ac4k_op* op, const ac4k_param& param) {
+    if (!tensors[i].tensor) {
+      values[i].kind = AC4K_ARG_NONE;
+      return;
     }
+    tensors[i].look(op, param.name);
     values[i] = {AC4K_ARG_TENSOR, {.tensor = &tensors[i].view}};
     if (first == nullptr) first = &tensors[i];
   }
@@ -190,13 +203,15 @@ Tensor allocate(const ac4k_op* op, ac4k_tensor_spec spec) {
 void call_functional(const ac4k_op* op, StableIValue* stack) {
   const size_t num_params = ac4k_op_num_params(op), num_outputs = ac4k_op_num_outputs(op);
   BoxedArgs args;
-  args.take(op, stack, num_params);
+  args.own(op, stack, num_params);
+  args.read(op, stack, num_params);
   ac4k_tensor_spec specs[AC4K_MAX_OUTPUTS];
   throw_unless_ok(ac4k_infer(op, args.values.data(), num_params, specs, num_outputs));
   std::array<Held, AC4K_MAX_OUTPUTS> outputs;
   const DLTensor* views[AC4K_MAX_OUTPUTS] = {};
   for (size_t i = 0; i < num_outputs; ++i) {
-    outputs[i].hold(allocate(op, specs[i]), op, "out");
+    outputs[i].tensor = allocate(op, specs[i]);
+    outputs[i].look(op, "out");
     views[i] = specs[i].ndim == AC4K_NO_OUTPUT ? nullptr : &outputs[i].view;
   }
   throw_unless_ok(ac4k_call(op, args.values.data(), num_params, views, num_outputs, args.stream()));
@@ -206,20 +221,18 @@ void call_functional(const ac4k_op* op, StableIValue* stack) {
 void call_out(const ac4k_op* op, StableIValue* stack) {
   const size_t num_params = ac4k_op_num_params(op), num_outputs = ac4k_op_num_outputs(op);
   std::array<Held, AC4K_MAX_OUTPUTS> outputs;
-  const DLTensor* views[AC4K_MAX_OUTPUTS] = {};
   for (size_t i = 0; i < num_outputs; ++i) {
-    const StableIValue value = stack[num_params + i];
-    if (ac4k_op_output_is_optional(op, i)) {
-      auto tensor = to<std::optional<Tensor>>(value);
-      if (!tensor) continue;
-      outputs[i].hold(std::move(*tensor), op, "out");
-    } else {
-      outputs[i].hold(to<Tensor>(value), op, "out");
-    }
-    views[i] = &outputs[i].view;
+    outputs[i].own(stack[num_params + i], ac4k_op_output_is_optional(op, i) != 0);
   }
   BoxedArgs args;
-  args.take(op, stack, num_params);
+  args.own(op, stack, num_params);
+  const DLTensor* views[AC4K_MAX_OUTPUTS] = {};
+  for (size_t i = 0; i < num_outputs; ++i) {
+    if (!outputs[i].tensor) continue;
+    outputs[i].look(op, "out");
+    views[i] = &outputs[i].view;
+  }
+  args.read(op, stack, num_params);
   throw_unless_ok(ac4k_call(op, args.values.data(), num_params, views, num_outputs, args.stream()));
 }
 

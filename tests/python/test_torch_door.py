@@ -302,6 +302,22 @@ def test_errors_through_the_dispatcher(device: str) -> None:
         torch.ops.ac4k.gemm(torch.ones(2, 3, device=device), torch.ones(2, 3, device=device))
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.ops.ac4k.gemm(None, x),
+        lambda x: torch.ops.ac4k.gemm.out(x, x, out=None),
+        lambda x: torch.ops.ac4k.fused_add_gelu(None, x, approximate="tanh"),
+    ],
+)
+def test_what_is_refused_is_not_kept(call: Any) -> None:
+    x = torch.ones(2, 2)
+    before = x._use_count()
+    with pytest.raises(RuntimeError, match="expected a tensor, got None"):
+        call(x)
+    assert x._use_count() == before
+
+
 @pytest.mark.parametrize("order", ["import ac4k, torch", "import torch, ac4k"])
 def test_import_order_does_not_matter(order: str) -> None:
     program = f"""
