@@ -9,7 +9,7 @@
 namespace ac4k::python {
 namespace {
 
-// Below this many elements a CPU op is quicker than letting go of the GIL is worth.
+// When no tensor has more elements, a CPU op is quicker than letting go of the GIL is worth.
 constexpr int64_t kReleaseGilElements = 16384;
 
 struct Choice {
@@ -246,13 +246,24 @@ bool is_large(const DLTensor& tensor) {
   return false;
 }
 
+// Whether any tensor is large: with one token the weights are, and not what comes first.
+bool is_large(const OpBinding& binding, const ac4k_arg* args, const DLTensor* const* outputs) {
+  for (const uint8_t i : binding.tensor_params) {
+    if (args[i].kind == AC4K_ARG_TENSOR && is_large(*args[i].value.tensor)) return true;
+  }
+  for (size_t i = 0; i < binding.num_outputs; ++i) {
+    if (outputs[i] != nullptr && is_large(*outputs[i])) return true;
+  }
+  return false;
+}
+
 ac4k_status run(const OpBinding& binding, const ac4k_arg* args, const DLTensor* const* outputs,
                 const TensorView* first) {
   const size_t num_params = binding.params.size();
   if (first != nullptr && first->tensor().device.device_type == kDLCUDA) {
     return ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, stream_of(*first));
   }
-  if (first == nullptr || !is_large(first->tensor())) {
+  if (!is_large(binding, args, outputs)) {
     return ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, nullptr);
   }
   PyThreadState* state = PyEval_SaveThread();

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,6 +37,26 @@ def wide(value: Any) -> Any:
         return value
     value = value.detach().cpu()
     return (value.double() if value.is_floating_point() else value).numpy()
+
+
+def wakes_beside(call: Callable[[], Any]) -> int:
+    """How often another thread wakes while `call` runs: once or twice when it keeps the GIL."""
+    woken, done = 0, threading.Event()
+
+    def wake() -> None:
+        nonlocal woken
+        while not done.wait(0.001):
+            woken += 1
+
+    other = threading.Thread(target=wake)
+    other.start()
+    before = woken
+    try:
+        call()
+        return woken - before
+    finally:
+        done.set()
+        other.join()
 
 
 def cpu_levels() -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers import wakes_beside
 
 import ac4k
 
@@ -114,6 +115,19 @@ def test_cupy(device: str) -> None:
         stream.synchronize()
     assert isinstance(result, cupy.ndarray)
     np.testing.assert_allclose(result.get(), x.get() ** 2 + x.get(), rtol=1e-6)
+
+
+def few_tokens() -> None:
+    half = torch.ones(8191, dtype=torch.float16)
+    ac4k.gemm(half.expand(2, -1), half.expand(8191, -1))
+
+
+@pytest.mark.parametrize("call", [few_tokens, lambda: ac4k.stream_bytes(b"\x01\x02\x03", 2**28)])
+def test_other_threads_run_beside_a_call_that_is_large_behind_its_first_tensor(call: Any) -> None:
+    ac4k.set_cpu_isa("generic")  # 50 ms
+    counts = [wakes_beside(call) for _ in range(5)]
+    ac4k.set_cpu_isa("auto")
+    assert max(counts) > 5
 
 
 def test_many_threads(device: str) -> None:
