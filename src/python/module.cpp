@@ -169,10 +169,8 @@ PyObject* describe(PyObject*, PyObject* object) {
       break;
   }
   const DLTensor& tensor = view.tensor();
-  void* stream = view.adapter_stream();
-  if (view.api() != nullptr && tensor.device.device_type != kDLCPU) {
-    view.api()->current_work_stream(tensor.device.device_type, tensor.device.device_id, &stream);
-  }
+  void* stream = nullptr;
+  if (!view.stream(&stream)) return nullptr;
   Ref shape(PyTuple_New(tensor.ndim));
   for (int i = 0; shape && i < tensor.ndim; ++i) {
     PyTuple_SetItem(shape.get(), i, PyLong_FromLongLong(tensor.shape[i]));

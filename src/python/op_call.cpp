@@ -226,16 +226,6 @@ bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_
                                out ? out : Py_None);
 }
 
-void* stream_of(const TensorView& view) {
-  if (view.api() == nullptr) return view.adapter_stream();
-  void* stream = nullptr;
-  const DLDevice device = view.tensor().device;
-  if (view.api()->current_work_stream(device.device_type, device.device_id, &stream) != 0) {
-    PyErr_Clear();
-  }
-  return stream;
-}
-
 bool is_large(const DLTensor& tensor) {
   int64_t count = 1;
   for (int d = 0; d < tensor.ndim; ++d) {
@@ -257,20 +247,25 @@ bool is_large(const OpBinding& binding, const ac4k_arg* args, const DLTensor* co
   return false;
 }
 
-ac4k_status run(const OpBinding& binding, const ac4k_arg* args, const DLTensor* const* outputs,
-                const TensorView* first) {
-  const size_t num_params = binding.params.size();
-  if (first != nullptr && first->tensor().device.device_type == kDLCUDA) {
-    return ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, stream_of(*first));
+// False with a Python exception set when it fails.
+bool run(const OpBinding& binding, const ac4k_arg* args, const DLTensor* const* outputs,
+         const TensorView* first) {
+  const bool on_gpu = first != nullptr && first->tensor().device.device_type == kDLCUDA;
+  void* stream = nullptr;
+  if (on_gpu && !first->stream(&stream)) return false;
+  const auto call = [&] {
+    return ac4k_call(binding.op, args, binding.params.size(), outputs, binding.num_outputs, stream);
+  };
+  ac4k_status status = AC4K_OK;
+  if (on_gpu || !is_large(binding, args, outputs)) {
+    status = call();
+  } else {
+    PyThreadState* state = PyEval_SaveThread();
+    status = call();
+    PyEval_RestoreThread(state);
   }
-  if (!is_large(binding, args, outputs)) {
-    return ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, nullptr);
-  }
-  PyThreadState* state = PyEval_SaveThread();
-  const ac4k_status status =
-      ac4k_call(binding.op, args, num_params, outputs, binding.num_outputs, nullptr);
-  PyEval_RestoreThread(state);
-  return status;
+  if (status != AC4K_OK) raise_status(status);
+  return status == AC4K_OK;
 }
 
 // Which outputs these arguments have: `places[i]` is the i-th of those. -1 after an error.
@@ -340,8 +335,7 @@ PyObject* call_into(const OpBinding& binding, const ac4k_arg* args, Slots slots,
   }
   const DLTensor* outputs[AC4K_MAX_OUTPUTS] = {};
   for (Py_ssize_t i = 0; i < count; ++i) outputs[places[i]] = &views[places[i]].tensor();
-  const ac4k_status status = run(binding, args, outputs, first);
-  if (status != AC4K_OK) return raise_status(status);
+  if (!run(binding, args, outputs, first)) return nullptr;
   Py_INCREF(out);
   return out;
 }
@@ -349,7 +343,7 @@ PyObject* call_into(const OpBinding& binding, const ac4k_arg* args, Slots slots,
 PyObject* call_allocating(const OpBinding& binding, const ac4k_arg* args, PyObject* prototype,
                           const TensorView& first) {
   ac4k_tensor_spec specs[AC4K_MAX_OUTPUTS];
-  ac4k_status status =
+  const ac4k_status status =
       ac4k_infer(binding.op, args, binding.params.size(), specs, binding.num_outputs);
   if (status != AC4K_OK) return raise_status(status);
   Output made[AC4K_MAX_OUTPUTS];
@@ -363,8 +357,7 @@ PyObject* call_allocating(const OpBinding& binding, const ac4k_arg* args, PyObje
     last = i;
     ++count;
   }
-  status = run(binding, args, outputs, &first);
-  if (status != AC4K_OK) return raise_status(status);
+  if (!run(binding, args, outputs, &first)) return nullptr;
   if (count == 1) return made[last].finish();
   if (count == 0) Py_RETURN_NONE;
   Ref results(PyTuple_New(static_cast<Py_ssize_t>(count)));

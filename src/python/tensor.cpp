@@ -134,7 +134,17 @@ void TensorView::release() { delete borrowed_; }
 
 bool TensorView::readonly() const { return borrowed_ != nullptr && borrowed_->readonly; }
 
-void* TensorView::adapter_stream() const { return borrowed_ ? borrowed_->stream : nullptr; }
+bool TensorView::stream(void** out) const {
+  *out = borrowed_ != nullptr ? borrowed_->stream : nullptr;
+  const auto [type, id] = tensor_.device;
+  if (api_ == nullptr || type != kDLCUDA) return true;
+  if (api_->current_work_stream(type, id, out) == 0) [[likely]]
+    return true;
+  if (!PyErr_Occurred()) {
+    PyErr_SetString(PyExc_RuntimeError, "ac4k: the framework does not tell its current stream");
+  }
+  return false;
+}
 
 TensorView::Result TensorView::read(PyObject* object, bool* torch_seen) {
   const TypeEntry& entry = entry_of(Py_TYPE(object));

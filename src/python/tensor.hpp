@@ -30,7 +30,9 @@ class TensorView {
   // Null unless the object's type has the exchange API.
   const DLPackExchangeAPI* api() const { return api_; }
   bool readonly() const;
-  void* adapter_stream() const;
+  // The stream that work on the tensor belongs on, null where it is on the CPU. False with a Python
+  // exception set when the framework does not tell.
+  bool stream(void** out) const;
 
  private:
   Result read_buffer(PyObject* object);

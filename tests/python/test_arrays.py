@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 from typing import Any
@@ -103,6 +104,41 @@ def test_jax() -> None:
     assert ac4k.element_wise_mul_add(half, half, half).dtype == jax.numpy.bfloat16
     with pytest.raises(ValueError, match="writable"):
         ac4k.element_wise_mul_add(x, x, x, out=x)
+
+
+def test_a_stream_that_is_not_told_is_an_error() -> None:
+    """Work on another stream than the caller's would race with it."""
+    fill_type = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
+    stream_type = ctypes.PYFUNCTYPE(
+        ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
+    )
+    shape = (ctypes.c_int64 * 1)(4)
+
+    @fill_type
+    def fill(_: Any, tensor: int) -> int:
+        """data, device, ndim and dtype, shape, strides, byte offset: float32 on CUDA device 0."""
+        dtype = 2 | 32 << 8 | 1 << 16
+        values = [16, 2, 1 | dtype << 32, ctypes.addressof(shape), 0, 0]
+        ctypes.memmove(tensor, (ctypes.c_int64 * 6)(*values), 48)
+        return 0
+
+    @stream_type
+    def refuse(*_: Any) -> int:
+        return -1
+
+    address = [ctypes.cast(each, ctypes.c_void_p).value or 0 for each in (fill, refuse)]
+    api = (ctypes.c_int64 * 7)(1 | 3 << 32, 0, 0, 0, 0, *address)
+    new_capsule = ctypes.pythonapi.PyCapsule_New
+    new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    new_capsule.restype = ctypes.py_object
+
+    class Array:
+        __dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(api), b"dlpack_exchange_api", None)
+
+    x = Array()
+    for call in (lambda: ac4k._C.describe(x), lambda: ac4k.element_wise_mul_add(x, x, x, out=x)):
+        with pytest.raises(RuntimeError, match="does not tell its current stream"):
+            call()
 
 
 def test_cupy(device: str) -> None:
