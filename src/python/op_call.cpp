@@ -106,10 +106,14 @@ class Views {
   alignas(TensorView) unsigned char storage_[AC4K_MAX_ARGS * sizeof(TensorView)];
 };
 
-// Says which argument of which op it was that could not be read.
+// Says which argument of which op it was that could not be read. Only of a plain ValueError or
+// TypeError: others are not about the argument, or more than a text.
 void name_argument(const OpBinding& binding, PyObject* name) {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
+  if (type != nullptr && type != PyExc_ValueError && type != PyExc_TypeError) {
+    return PyErr_Restore(type, value, traceback);
+  }
   PyErr_NormalizeException(&type, &value, &traceback);
   Ref text(PyObject_Str(value ? value : Py_None));
   PyErr_Clear();
@@ -170,7 +174,8 @@ bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_
       expected = "a float";
       if (PyUnicode_Check(object)) break;
       const double value = PyFloat_AsDouble(object);
-      if (PyErr_Occurred()) {
+      if (value == -1 && PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
         PyErr_Clear();
         break;
       }

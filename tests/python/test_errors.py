@@ -213,6 +213,38 @@ def test_2_to_the_31_elements_are_right() -> None:
     assert out[2**31 - 1 : 2**31 + 1].tolist() == [(i % 3) + 1 for i in (2**31 - 1, 2**31)]
 
 
+class OddError(Exception):
+    """Not to be made from a text."""
+
+    def __init__(self, text: str, more: int) -> None:
+        super().__init__(text, more)
+
+
+@pytest.mark.parametrize(
+    "raised", [OddError("odd", 1), KeyboardInterrupt("stop"), SystemExit(3), OSError(5, "disk")]
+)
+def test_exceptions_of_an_argument_pass_as_they_are(raised: BaseException) -> None:
+    class Argument:
+        def __dlpack__(self, **options: Any) -> Any:
+            raise raised
+
+        def __dlpack_device__(self) -> Any:
+            raise raised
+
+        def __float__(self) -> float:
+            raise raised
+
+    x = tensor(2, 2)
+    for call in (
+        lambda: ac4k.gemm(Argument(), x),
+        lambda: ac4k.gemm(x, x, out=Argument()),
+        lambda: ac4k.rms_norm(x, x[0], eps=Argument()),
+    ):
+        with pytest.raises(type(raised)) as caught:
+            call()
+        assert caught.value is raised
+
+
 def test_settings_refuse_nonsense() -> None:
     with pytest.raises(ValueError, match="expected"):
         ac4k.set_cpu_isa("sse9")  # type: ignore[arg-type]
