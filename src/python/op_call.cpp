@@ -1,6 +1,7 @@
 #include "python/op_call.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <vector>
 
@@ -191,10 +192,16 @@ bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_
       }
       if (binding.params[index].is_dtype) return read_dtype(binding, index, object, arg);
       if (!PyUnicode_Check(object)) break;
-      const char* text = PyUnicode_AsUTF8AndSize(object, nullptr);
+      Py_ssize_t size = 0;
+      const char* text = PyUnicode_AsUTF8AndSize(object, &size);
       if (text == nullptr) {
         PyErr_Clear();
         break;
+      }
+      if (std::strlen(text) != static_cast<size_t>(size)) {
+        PyErr_Format(PyExc_ValueError, "%s: argument '%s': expected no zero bytes, got %R",
+                     ac4k_op_name(binding.op), binding.params[index].name, object);
+        return false;
       }
       *arg = {AC4K_ARG_STRING, {.string = text}};
       return true;

@@ -9,6 +9,7 @@
 #include <torch/headeronly/core/ScalarType.h>
 
 #include <array>
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -101,6 +102,18 @@ struct HeldString {
   ~HeldString() {
     if (handle != nullptr) torch_delete_string(handle);
   }
+
+  const char* text(const ac4k_op* op, const char* name) const {
+    const char* text = nullptr;
+    size_t length = 0;
+    torch_string_c_str(handle, &text);
+    torch_string_length(handle, &length);
+    if (std::strlen(text) != length) {
+      throw std::runtime_error(std::string(ac4k_op_name(op)) + ": argument '" + name +
+                               "': expected no zero bytes");
+    }
+    return text;
+  }
 };
 
 void throw_unless_ok(ac4k_status status) {
@@ -148,9 +161,7 @@ struct BoxedArgs {
       if (param.kind == AC4K_ARG_TENSOR) {
         read_tensor(i, op, param);
       } else if (param.kind == AC4K_ARG_STRING) {
-        const char* text = nullptr;
-        torch_string_c_str(strings[i].handle, &text);
-        values[i] = {AC4K_ARG_STRING, {.string = text}};
+        values[i] = {AC4K_ARG_STRING, {.string = strings[i].text(op, param.name)}};
       } else if (param.kind == AC4K_ARG_FLOAT) {
         values[i] = {AC4K_ARG_FLOAT, {.real = to<double>(stack[i])}};
       } else if (param.kind == AC4K_ARG_BOOL) {

@@ -98,6 +98,16 @@ CASES: list[tuple[Any, type[Exception], str]] = [
         "fused_add_gelu: argument 'approximate': expected one of none, tanh, got 'exact'",
     ),
     (
+        lambda: ac4k.fused_add_gelu(tensor(2), tensor(2), approximate="tanh\0zz"),
+        ValueError,
+        "fused_add_gelu: argument 'approximate': expected no zero bytes, got 'tanh\\x00zz'",
+    ),
+    (
+        lambda: torch.ops.ac4k.fused_add_gelu(tensor(2), tensor(2), approximate="tanh\0zz"),
+        RuntimeError,
+        "fused_add_gelu: argument 'approximate': expected no zero bytes",
+    ),
+    (
         lambda: ac4k.fused_add_gelu(tensor(2), tensor(2), approximate=3),
         TypeError,
         "fused_add_gelu: argument 'approximate': expected a str, got int",
