@@ -24,14 +24,20 @@ T load(const void* data) {
 
 // A list of an array's elements, each made by `convert`.
 PyObject* list_of(const ac4k_gguf_value& array, PyObject* (*convert)(const ac4k_gguf_value&)) {
-  Ref list(PyList_New(static_cast<Py_ssize_t>(array.count)));
+  const auto count = static_cast<Py_ssize_t>(array.count);
+  Ref list(PyList_New(count));
+  if (!list) return nullptr;
   ac4k_gguf_value element{};
-  for (Py_ssize_t i = 0; list && ac4k_gguf_next_element(&array, &element); ++i) {
+  Py_ssize_t i = 0;
+  for (; i < count && ac4k_gguf_next_element(&array, &element); ++i) {
     PyObject* object = convert(element);
     if (object == nullptr) return nullptr;
     PyList_SetItem(list.get(), i, object);
   }
-  return list.release();
+  if (i == count) return list.release();
+  // The buffer is writable, and what it was checked for may be gone.
+  PyErr_SetString(PyExc_RuntimeError, "gguf: an array's elements have been overwritten");
+  return nullptr;
 }
 
 PyObject* object_of(const ac4k_gguf_value& value) {

@@ -247,6 +247,18 @@ def test_tensors_are_views_that_outlive_the_file(tmp_path: Path) -> None:
         opened.tensors["q"]
 
 
+def test_metadata_that_is_overwritten_is_an_error(tmp_path: Path) -> None:
+    """The buffer of the C module is that of the whole file, and writable."""
+    path = tmp_path / "overwritten.gguf"
+    gguf.write(path, {}, {"texts": ["first", "second", "third"]})
+    opened = ac4k._C.gguf_open(os.fsencode(path))
+    assert opened.metadata()["texts"] == ["first", "second", "third"]
+    length = path.read_bytes().index(b"second") - 8
+    memoryview(opened)[length : length + 8] = b"\xff" * 8
+    with pytest.raises(RuntimeError, match="overwritten"):
+        opened.metadata()
+
+
 def test_torch_tensors_are_views_too(tmp_path: Path) -> None:
     path = tmp_path / "torch.gguf"
     tensors = {**every_type(), "none": np.zeros((0, 4), np.float32), "one": np.float32(3)}
