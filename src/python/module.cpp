@@ -1,4 +1,5 @@
 // ac4k._C: the eager door. One function per op, settings and facts, and kernels of one's own.
+#include <cstring>
 #include <vector>
 
 #include "python/gguf.hpp"
@@ -8,6 +9,10 @@
 #include "python/w4a16.hpp"
 
 namespace ac4k::python {
+
+PyObject* text_of(const char* text) {
+  return PyUnicode_DecodeUTF8(text, static_cast<Py_ssize_t>(std::strlen(text)), "surrogateescape");
+}
 
 PyObject* raise_status(ac4k_status status) {
   PyObject* type = PyExc_RuntimeError;
@@ -27,7 +32,7 @@ PyObject* raise_status(ac4k_status status) {
     default:
       break;
   }
-  PyErr_SetString(type, ac4k_last_error());
+  if (Ref text(text_of(ac4k_last_error())); text) PyErr_SetObject(type, text.get());
   return nullptr;
 }
 
@@ -42,11 +47,15 @@ PyObject* none_or_raise(ac4k_status status) {
 
 PyObject* op_table_json(PyObject*, PyObject*) { return PyUnicode_FromString(ac4k_op_table_json()); }
 
-PyObject* info_json(PyObject*, PyObject*) { return PyUnicode_FromString(ac4k_info_json()); }
+PyObject* info_json(PyObject*, PyObject*) { return text_of(ac4k_info_json()); }
 
 PyObject* set(PyObject*, PyObject* args) {
-  const char *name = nullptr, *value = nullptr;
-  if (!PyArg_ParseTuple(args, "ss", &name, &value)) return nullptr;
+  const char* name = nullptr;
+  PyObject* text = nullptr;
+  if (!PyArg_ParseTuple(args, "sU", &name, &text)) return nullptr;
+  Ref bytes(PyUnicode_AsEncodedString(text, "utf-8", "surrogateescape"));  // as text_of decodes
+  char* value = nullptr;
+  if (!bytes || PyBytes_AsStringAndSize(bytes.get(), &value, nullptr) != 0) return nullptr;
   return none_or_raise(ac4k_set(name, value));
 }
 
@@ -57,7 +66,7 @@ PyObject* get(PyObject*, PyObject* args) {
   if (value == nullptr) {
     return PyErr_Format(PyExc_ValueError, "ac4k: there is no setting '%s'", name);
   }
-  return PyUnicode_FromString(value);
+  return text_of(value);
 }
 
 PyObject* wrap_kernel(ac4k_status status, ac4k_kernel* kernel) {
@@ -89,10 +98,10 @@ PyObject* jit_build(PyObject*, PyObject* args) {
   PyThreadState* state = PyEval_SaveThread();
   const ac4k_status status = ac4k_jit_build(module, arch, &report);
   PyEval_RestoreThread(state);
-  return status == AC4K_OK ? PyUnicode_FromString(report) : raise_status(status);
+  return status == AC4K_OK ? text_of(report) : raise_status(status);
 }
 
-PyObject* jit_list(PyObject*, PyObject*) { return PyUnicode_FromString(ac4k_jit_list_json()); }
+PyObject* jit_list(PyObject*, PyObject*) { return text_of(ac4k_jit_list_json()); }
 
 PyObject* jit_clear(PyObject*, PyObject*) {
   int64_t num_removed = 0;
@@ -127,7 +136,7 @@ ac4k_kernel* kernel_of(PyObject* capsule) {
 
 PyObject* kernel_json(PyObject*, PyObject* capsule) {
   const ac4k_kernel* kernel = kernel_of(capsule);
-  return kernel ? PyUnicode_FromString(ac4k_kernel_json(kernel)) : nullptr;
+  return kernel ? text_of(ac4k_kernel_json(kernel)) : nullptr;
 }
 
 // kernel_launch(kernel, grid, block, cluster, shared bytes, dependent, device, stream, params):

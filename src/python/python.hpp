@@ -33,6 +33,10 @@ class Ref {
   PyObject* object_ = nullptr;
 };
 
+// `text` of the library as a str. Not all of it is UTF-8: bytes of paths, and of files that are
+// damaged, become what os.fsdecode makes of them.
+PyObject* text_of(const char* text);
+
 // Sets the Python exception that belongs to `status`, with the library's text; gives null.
 PyObject* raise_status(ac4k_status status);
 

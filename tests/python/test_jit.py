@@ -95,6 +95,28 @@ def test_paths_and_headers_are_known_by_their_contents(cache: Path, tmp_path: Pa
     assert keys[0] != keys[2]
 
 
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    """Bytes of a path and of a damaged entry are what os.fsdecode makes of them."""
+    root = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    entry = Path(root) / "jit" / "0123"
+    entry.mkdir(parents=True)
+    (entry / "meta.json").write_bytes(b'{"name": "scale\xff", "size": 7}')
+    ac4k.set_cache_dir(root)
+    try:
+        assert ac4k.info()["cuda"]["cache_dir"] == root
+        (listed,) = ac4k.jit.list_cache()
+    finally:
+        ac4k.set_cache_dir("")
+    assert listed["name"] == "scale\udcff"
+    assert Path(listed["path"]) == entry
+    env = {**os.environ, "AC4K_CACHE_DIR": root}
+    for words in ("info", "jit list", "jit list --json"):
+        command = [sys.executable, "-m", "ac4k", *words.split()]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert "\\xff" in done.stdout or "\\udcff" in done.stdout
+
+
 @needs_nvrtc
 def test_damaged_entries_are_rebuilt(cache: Path) -> None:
     assert origin_in_a_new_process(cache) == "compiled"
