@@ -126,6 +126,17 @@ AC4K_API const char* ac4k_get(const char* name);
 /* What was built and what runs here, as a JSON object. Valid until this thread's next call. */
 AC4K_API const char* ac4k_info_json(void);
 
+/* For bindings whose calls hold a lock of their language, such as Python's GIL. A kernel's first
+ * use may take seconds, to compile it or to wait for another thread or process that does: `begin`
+ * is called before, on the thread of the call, and `end` behind it, with what `begin` gave. */
+typedef struct ac4k_wait_hooks {
+  void* (*begin)(void);
+  void (*end)(void* state);
+} ac4k_wait_hooks;
+
+/* For the whole process, which they must outlive; NULL takes them away. */
+AC4K_API void ac4k_set_wait_hooks(const ac4k_wait_hooks* hooks);
+
 /* ---- Kernels of your own ----------------------------------------------------------------- */
 
 typedef struct ac4k_kernel ac4k_kernel; /* lives as long as the library */

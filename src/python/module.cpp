@@ -88,7 +88,9 @@ PyObject* kernel_find(PyObject*, PyObject* args) {
   const char *module = nullptr, *entry = nullptr, *arch = nullptr;
   if (!PyArg_ParseTuple(args, "ssz", &module, &entry, &arch)) return nullptr;
   ac4k_kernel* kernel = nullptr;
+  PyThreadState* state = PyEval_SaveThread();
   const ac4k_status status = ac4k_kernel_find(module, entry, arch, &kernel);
+  PyEval_RestoreThread(state);
   return wrap_kernel(status, kernel);
 }
 

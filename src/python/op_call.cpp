@@ -238,6 +238,23 @@ bool read_scalar(const OpBinding& binding, size_t index, PyObject* object, ac4k_
                                out ? out : Py_None);
 }
 
+// Launches keep the GIL, which costs more to let go of than they take, but for what they wait for.
+thread_local bool keeps_gil = false;
+
+void* release_gil() {
+  if (!keeps_gil) return nullptr;  // a call that has let go of it, or not one of ours
+  keeps_gil = false;
+  return PyEval_SaveThread();
+}
+
+void take_gil(void* state) {
+  if (state == nullptr) return;
+  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+  keeps_gil = true;
+}
+
+constexpr ac4k_wait_hooks kWaitHooks = {release_gil, take_gil};
+
 bool is_large(const DLTensor& tensor) {
   int64_t count = 1;
   for (int d = 0; d < tensor.ndim; ++d) {
@@ -270,7 +287,9 @@ bool run(const OpBinding& binding, const ac4k_arg* args, const DLTensor* const* 
   };
   ac4k_status status = AC4K_OK;
   if (on_gpu || !is_large(binding, args, outputs)) {
+    keeps_gil = true;
     status = call();
+    keeps_gil = false;
   } else {
     PyThreadState* state = PyEval_SaveThread();
     status = call();
@@ -460,6 +479,7 @@ PyObject* call_op(PyObject* self, PyObject* const* args, Py_ssize_t num_args, Py
 }  // namespace
 
 bool add_ops(PyObject* module) {
+  ac4k_set_wait_hooks(&kWaitHooks);
   PyType_Slot slots[] = {{0, nullptr}};
   PyType_Spec spec = {"ac4k._C.Op", sizeof(OpObject), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

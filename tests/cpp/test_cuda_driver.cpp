@@ -432,6 +432,27 @@ TEST_F(FakeDriver, CaptureLoadsButDoesNotCompile) {
   });
 }
 
+TEST_F(FakeDriver, HooksGoAroundAFirstUseOnly) {
+  in_child([] {
+    enter("off");
+    static int begun = 0, ended = 0;
+    static constexpr ac4k_wait_hooks kHooks = {[] { return static_cast<void*>(&++begun); },
+                                               [](void* state) { ended += state == &begun; }};
+    ac4k_set_wait_hooks(&kHooks);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(cu::launch(static_kernel, {}, 0, nullptr, Params{}), AC4K_OK);
+      EXPECT_EQ(begun, 1);
+      EXPECT_EQ(ended, 1);
+    }
+    EXPECT_EQ(cu::launch(uncompiled_kernel, {}, 0, nullptr, Params{}), AC4K_UNSUPPORTED);
+    EXPECT_EQ(begun, 2);
+    EXPECT_EQ(ended, 2);
+    ac4k_set_wait_hooks(nullptr);
+    EXPECT_EQ(cu::launch(static_kernel, {}, 1, nullptr, Params{}), AC4K_OK);
+    EXPECT_EQ(begun, 2);
+  });
+}
+
 TEST_F(FakeDriver, OffNamesTheCommand) {
   in_child([] {
     enter("off");

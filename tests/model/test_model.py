@@ -5,11 +5,14 @@ In a process of its own: `python tools/check.py model`.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from gpu import Gpu
+from gpu import Gpu, OnGpu
+from helpers import wakes_beside
 from kernels import Kernel
 
 import ac4k
@@ -291,6 +294,18 @@ def test_mistakes_are_errors(gpu: Gpu, mistake: str) -> None:
     kernel = kernel_of(gpu, body, "float* x, float* y")
     with pytest.raises(RuntimeError, match=message):
         kernel(1, 32, x, y, writes=[x])
+
+
+def test_other_threads_run_beside_a_first_use(gpu: Gpu, tmp_path: Path) -> None:
+    cache = ac4k._C.get("cache_dir")
+    ac4k.set_cache_dir(str(tmp_path))
+    x = torch.randn(4, 8)
+    out = torch.empty_like(x)
+    try:
+        assert wakes_beside(lambda: ac4k.relu2(OnGpu(x), out=OnGpu(out))) > 20
+    finally:
+        ac4k.set_cache_dir(cache)
+    torch.testing.assert_close(out, torch.relu(x) ** 2)
 
 
 def test_an_op_reaches_the_model(gpu: Gpu) -> None:

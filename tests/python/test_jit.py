@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import wakes_beside
 
 import ac4k
 from ac4k.cli import main
@@ -153,6 +154,15 @@ def test_a_module_compiles_for_every_architecture(cache: Path) -> None:
         modules = ac4k.jit.build("common/mul_add", arch)
         assert [module["module"] for module in modules] == ["common/mul_add"]
         assert {"mul_add_f32", "mul_add_bf16"} <= {k["name"] for k in modules[0]["kernels"]}
+
+
+@needs_nvrtc
+def test_other_threads_run_beside_a_compile(cache: Path) -> None:
+    ac4k.set_jit("force")
+    try:
+        assert wakes_beside(lambda: ac4k.jit.load("common/gemm", "gemm_f32", arch="sm89")) > 20
+    finally:
+        ac4k.set_jit("auto")
 
 
 @needs_nvrtc

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/waiting.hpp"
 #include "cuda/driver/arch.hpp"
 
 namespace ac4k::cuda {
@@ -83,6 +84,7 @@ Status find_module(const std::string& name, const std::string& arch, OnMiss on_m
 }
 
 Status Kernel::resolve(int device, CUstream stream, CUkernel* out) {
+  const Waiting waiting;
   const Driver* api = nullptr;
   AC4K_TRY(require_driver(&api));
   Status status = AC4K_OK;
