@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "python/tensor.hpp"
+#include "python/torch_guard.hpp"
 
 namespace ac4k::python {
 namespace {
@@ -329,6 +330,12 @@ TensorView::Result read_outputs(const OpBinding& binding, PyObject* out, Py_ssiz
     if (result == TensorView::Result::ok && view->readonly()) {
       PyErr_Format(PyExc_ValueError,
                    "%s: argument 'out': expected a writable array, got a read-only one",
+                   ac4k_op_name(binding.op));
+      return TensorView::Result::error;
+    }
+    if (result == TensorView::Result::use_torch_op && torch_is_negated(object)) {
+      PyErr_Format(PyExc_ValueError,
+                   "%s: argument 'out': expected a tensor, got a lazily negated view",
                    ac4k_op_name(binding.op));
       return TensorView::Result::error;
     }

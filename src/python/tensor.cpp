@@ -74,9 +74,10 @@ const TypeEntry& entry_of(PyTypeObject* type) {
   return cached_types[num_cached_types++];
 }
 
+// The stride of a dim of size one says nothing: `unsqueeze` makes it 1 wherever the elements lie.
 bool has_unit_stride(const DLTensor& tensor) {
   for (int i = tensor.ndim - 1; i >= 0; --i) {
-    if (tensor.strides == nullptr || tensor.strides[i] == 1) return true;
+    if (tensor.strides == nullptr || (tensor.strides[i] == 1 && tensor.shape[i] != 1)) return true;
   }
   return false;
 }

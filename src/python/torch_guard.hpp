@@ -18,8 +18,8 @@ TorchKind torch_kind_of(PyTypeObject* type);
 bool torch_is_intercepting();
 
 // A real tensor whose sign is flipped when it is read: the imaginary part of a conjugate. DLPack
-// does not show it. Such a view of complex memory has no dim of stride one, so only those need
-// asking.
+// does not show it. Such a view of complex memory has no dim of stride one and more than one
+// element, so only those need asking.
 bool torch_is_negated(PyObject* tensor);
 
 // Called once by ac4k/_torch_door.py, on a thread where nothing intercepts but inference mode, so

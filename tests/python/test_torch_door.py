@@ -290,6 +290,25 @@ def test_lazily_negated_views(device: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        lambda view: view.unsqueeze(-1),
+        lambda view: view.unsqueeze(0).mT,
+        lambda view: view[:, :1].squeeze(-1).unsqueeze(-1),
+        lambda view: view[1:2, 2:3].reshape(1),
+    ],
+)
+def test_lazily_negated_views_with_dims_of_one(change: Any, device: str) -> None:
+    """Whose stride is 1 wherever their elements lie."""
+    view = change(torch.randn(3, 5, dtype=torch.complex64, device=device).conj().imag)
+    assert view.is_neg()
+    x = view.resolve_neg()
+    assert torch.equal(ac4k.relu2(view), ac4k.relu2(x))
+    with pytest.raises(ValueError, match=r"'out'.*negated"):
+        ac4k.relu2(x, out=view)
+
+
+@pytest.mark.parametrize(
     "make", [lambda: torch.eye(4).to_sparse(), lambda: torch.ones(4, 4).to_mkldnn()]
 )
 def test_layouts_without_plain_memory_are_refused(make: Any) -> None:
