@@ -82,7 +82,9 @@ add_library(ac4k SHARED)
 target_include_directories(ac4k PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(ac4k PRIVATE ac4k_objects)
+# Never unloaded: what threads and handles keep lives as long as the process.
 target_link_options(ac4k PRIVATE $<$<NOT:$<BOOL:${AC4K_SANITIZE}>>:-Wl,--no-undefined>
+                    -Wl,-z,nodelete
                     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map)
 set_target_properties(ac4k PROPERTIES LINKER_LANGUAGE CXX
                       LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map

@@ -171,6 +171,7 @@ def test_install_tree(prefix: Path) -> None:
     assert not list(prefix.rglob("*.abi3.so"))
     needed = run("readelf", "-d", prefix / "lib/libac4k.so")
     assert not re.search(r"NEEDED.*(torch|python|cuda|nvrtc)", needed)
+    assert "NODELETE" in needed  # threads and handles keep parts of it
 
 
 @needs_build
