@@ -132,12 +132,23 @@ def _describe_jax(array: Any) -> Description:
         raise ValueError(f"expected an array on one device, got one on {len(devices)}")
     device = devices[0]
     code, bits = _type_code(numpy.dtype(array.dtype))
-    device_type = _CPU if device.platform == "cpu" else _CUDA
+    device_type = _jax_device_type(device)
     shape = tuple(array.shape)
     strides = _contiguous_strides(shape)
     pointer = array.unsafe_buffer_pointer() if array.size else 0
     index = 0 if device_type == _CPU else device.local_hardware_id
     return pointer, shape, strides, code, bits, device_type, index, 0, True, array
+
+
+def _jax_device_type(device: Any) -> int:
+    """JAX calls every vendor's GPU "gpu"; its client's version tells them apart."""
+    platform = device.platform
+    if platform == "gpu" and "rocm" in device.client.platform_version.lower():
+        platform = "rocm"
+    types = {"cpu": _CPU, "gpu": _CUDA, "cuda": _CUDA}
+    if platform not in types:
+        raise NotImplementedError(f"expected an array on cpu or cuda, got one on {platform}")
+    return types[platform]
 
 
 def _allocate_jax(

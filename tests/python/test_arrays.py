@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,6 +140,25 @@ def test_a_stream_that_is_not_told_is_an_error() -> None:
     for call in (lambda: ac4k._C.describe(x), lambda: ac4k.element_wise_mul_add(x, x, x, out=x)):
         with pytest.raises(RuntimeError, match="does not tell its current stream"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("platform", "version", "named"), [("tpu", "", "tpu"), ("gpu", "PJRT, ROCM 60300", "rocm")]
+)
+def test_jax_arrays_on_other_platforms_are_refused(platform: str, version: str, named: str) -> None:
+    client = SimpleNamespace(platform_version=version)
+
+    class FakeJax:
+        dtype = np.dtype(np.float32)
+
+        def block_until_ready(self) -> None: ...
+
+        def devices(self) -> list[Any]:
+            return [SimpleNamespace(platform=platform, client=client)]
+
+    FakeJax.__module__ = "jax"
+    with pytest.raises(NotImplementedError, match=f"'x': expected .* cpu or cuda, got .* {named}"):
+        ac4k.relu2(FakeJax())
 
 
 def test_cupy(device: str) -> None:
