@@ -166,6 +166,9 @@ typedef struct ac4k_launch {
 AC4K_API ac4k_status ac4k_kernel_launch(const ac4k_kernel* kernel, const ac4k_launch* launch,
                                         void** params);
 
+/* The number of the GPU whose memory `pointer` is; -1 for the host's, and without a driver. */
+AC4K_API int32_t ac4k_device_of(const void* pointer);
+
 /* Waits for all work on a device, for callers whose framework has no streams. */
 AC4K_API ac4k_status ac4k_synchronize(int32_t device_id);
 

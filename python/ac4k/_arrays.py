@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ac4k._ml_dtypes import added_dtype
+from ac4k._native import C
 from ac4k.quant_tensor import QuantTensor
 
 # DLPack's codes.
@@ -112,7 +113,9 @@ def _describe_cuda_array(array: Any) -> Description:
     code, bits = _type_code(dtype)
     strides = interface.get("strides")
     strides = _in_elements(tuple(strides), bits // 8) if strides else _contiguous_strides(shape)
-    device = getattr(getattr(array, "device", None), "id", 0)
+    device = getattr(getattr(array, "device", None), "id", None)
+    if device is None:  # Numba, RMM, PyCUDA: only the driver knows
+        device = max(C.device_of(pointer), 0)
     # 1 is the legacy default stream by that protocol; the driver's word for it is 0.
     stream = interface.get("stream") or 0
     if type(array).__module__.startswith("cupy"):

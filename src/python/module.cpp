@@ -132,6 +132,12 @@ PyObject* synchronize(PyObject*, PyObject* args) {
   return none_or_raise(status);
 }
 
+// device_of(pointer) -> the GPU's number, or -1
+PyObject* device_of(PyObject*, PyObject* pointer) {
+  const void* address = PyLong_AsVoidPtr(pointer);
+  return PyErr_Occurred() ? nullptr : PyLong_FromLong(ac4k_device_of(address));
+}
+
 ac4k_kernel* kernel_of(PyObject* capsule) {
   return static_cast<ac4k_kernel*>(PyCapsule_GetPointer(capsule, kKernelCapsule));
 }
@@ -203,6 +209,7 @@ PyMethodDef methods[] = {
     {"jit_list", jit_list, METH_NOARGS, nullptr},
     {"jit_clear", jit_clear, METH_NOARGS, nullptr},
     {"synchronize", synchronize, METH_VARARGS, nullptr},
+    {"device_of", device_of, METH_O, nullptr},
     {"kernel_find", kernel_find, METH_VARARGS, nullptr},
     {"kernel_json", kernel_json, METH_O, nullptr},
     {"kernel_launch", kernel_launch, METH_VARARGS, nullptr},

@@ -96,7 +96,13 @@ CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   ++state.num_pops;
   return *context = stack[--depth], CUDA_SUCCESS;
 }
-CUresult cuPointerGetAttribute(void*, CUpointer_attribute, CUdeviceptr) { return CUDA_SUCCESS; }
+CUresult cuPointerGetAttribute(void* value, CUpointer_attribute which, CUdeviceptr pointer) {
+  const auto device = static_cast<unsigned int>(pointer / FakeCuda::kMemory);
+  if (device >= FakeCuda::kNumDevices) return CUDA_ERROR_INVALID_VALUE;  // the host's
+  constexpr unsigned int kDeviceMemory = 2;
+  const unsigned int answer = which == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? kDeviceMemory : device;
+  return std::memcpy(value, &answer, sizeof answer), CUDA_SUCCESS;
+}
 CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
   *status = state.capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;

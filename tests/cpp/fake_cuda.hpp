@@ -6,6 +6,8 @@
 struct FakeCuda {
   // Devices: 0 and 1 are 9.0, 2 is 8.9, 3 is 7.0 (which AC4K has no kernels for).
   static constexpr int kNumDevices = 4;
+  // Device i has the addresses from i times this, 0 the first ones; what lies behind is the host's.
+  static constexpr unsigned long long kMemory = 0x10000;
 
   // Set by a test.
   bool capturing = false;

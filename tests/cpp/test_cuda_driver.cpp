@@ -278,6 +278,22 @@ TEST_F(FakeDriver, DeviceProperties) {
   });
 }
 
+TEST_F(FakeDriver, TellsWhoseMemoryItIs) {
+  in_child([] {
+    const auto device_of = [](uint64_t address) {
+      return ac4k_device_of(reinterpret_cast<void*>(address));
+    };
+    cu::set_libcuda_path_for_testing(std::getenv("FAKE_LIBCUDA"));
+    EXPECT_EQ(device_of(FakeCuda::kMemory), -1);  // nobody has opened a driver yet
+    enter();
+    EXPECT_EQ(device_of(FakeCuda::kMemory - 1), 0);
+    EXPECT_EQ(device_of(FakeCuda::kMemory), 1);
+    EXPECT_EQ(device_of(FakeCuda::kMemory * 3 + 77), 3);
+    int on_host = 0;
+    EXPECT_EQ(ac4k_device_of(&on_host), -1);
+  });
+}
+
 TEST_F(FakeDriver, LaunchPassesEverythingOn) {
   in_child([] {
     FakeCuda& fake = enter();

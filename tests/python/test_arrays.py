@@ -92,6 +92,31 @@ def test_buffers() -> None:
     assert ac4k.stream_bytes(bytearray(b"\x01\x02"), 1).tolist() == [3]
 
 
+class Interface:
+    """An array that tells its memory and no device, as Numba's, RMM's and PyCUDA's do."""
+
+    def __init__(self, pointer: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (4,),
+            "typestr": "<f4",
+            "data": (pointer, False),
+            "version": 3,
+        }
+
+
+@pytest.mark.parametrize(("answer", "device_id"), [(1, 1), (-1, 0)])
+def test_the_driver_is_asked_for_the_device(
+    answer: int, device_id: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ac4k._C, "device_of", lambda pointer: answer if pointer == 4096 else None)
+    pointer, shape, device_type, found, _ = ac4k._C.describe(Interface(4096))
+    assert (pointer, shape, device_type, found) == (4096, (4,), 2, device_id)
+
+
+def test_host_memory_is_of_no_device() -> None:
+    assert ac4k._C.device_of(np.ones(4).ctypes.data) == -1
+
+
 def test_jax() -> None:
     jax = pytest.importorskip("jax")
     x = jax.numpy.linspace(-2, 2, 15).reshape(3, 5)

@@ -57,6 +57,13 @@ const Opened& opened() {
 
 }  // namespace
 
+bool is_driver_loaded() {
+  void* library = dlopen(libcuda_path, RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) return false;
+  dlclose(library);
+  return true;
+}
+
 const Driver* driver() {
   static const Driver* const api = opened().usable ? &opened().api : nullptr;
   return api;

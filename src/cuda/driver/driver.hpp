@@ -52,6 +52,8 @@ struct Driver {
   int version = 0;  // 13000 for CUDA 13.0
 };
 
+// Whether this process has loaded the driver's library, for whatever reason.
+bool is_driver_loaded();
 // Null when this machine has no usable driver. One load after the first call, from any thread.
 const Driver* driver();
 // Why driver() is null; empty when it is not.

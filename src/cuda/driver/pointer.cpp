@@ -1,23 +1,11 @@
 #include "cuda/driver/pointer.hpp"
 
-#include <dlfcn.h>
-
 #include "cuda/driver/driver.hpp"
 
 namespace ac4k::cuda {
-namespace {
-
-bool is_libcuda_loaded() {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (library == nullptr) return false;
-  dlclose(library);
-  return true;
-}
-
-}  // namespace
 
 int device_of(const void* pointer) {
-  if (!is_libcuda_loaded()) return kHostMemory;
+  if (!is_driver_loaded()) return kHostMemory;
   const Driver* api = driver();
   if (api == nullptr) return kHostMemory;
   constexpr unsigned int kDeviceMemory = 2;
@@ -36,3 +24,5 @@ int device_of(const void* pointer) {
 }
 
 }  // namespace ac4k::cuda
+
+extern "C" int32_t ac4k_device_of(const void* pointer) { return ac4k::cuda::device_of(pointer); }
