@@ -125,11 +125,10 @@ Status check_writable_view(const Op& op, int index, const DLTensor& tensor) {
   for (int i = 0; i < tensor.ndim; ++i) {
     if (tensor.shape[i] == 0) return AC4K_OK;
     if (tensor.shape[i] == 1) continue;
+    const int64_t stride = tensor.strides[i] < 0 ? -tensor.strides[i] : tensor.strides[i];
     size_t place = count++;
-    for (; place > 0 && dims[place - 1].stride > tensor.strides[i]; --place) {
-      dims[place] = dims[place - 1];
-    }
-    dims[place] = {tensor.strides[i], tensor.shape[i]};
+    for (; place > 0 && dims[place - 1].stride > stride; --place) dims[place] = dims[place - 1];
+    dims[place] = {stride, tensor.shape[i]};
   }
   int64_t reach = 0;
   for (size_t i = 0; i < count; ++i) {

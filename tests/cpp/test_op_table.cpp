@@ -159,6 +159,12 @@ TEST_F(DeclaredCall, WritesIntoArgumentsThatCanBeWritten) {
   ac4k_arg args[] = {{AC4K_ARG_TENSOR, {.tensor = &input}}, {AC4K_ARG_TENSOR, {.tensor = &cache}}};
   EXPECT_EQ(ac4k_call(&op, args, 2, nullptr, 0, nullptr), AC4K_OK) << ac4k_last_error();
   EXPECT_EQ(memory[0], 42);
+  const DLTensor backwards = {&memory[19], {kDLCPU, 0}, 1, kF32, shape.data(), strides.data(), 0};
+  strides[0] = -2;
+  args[1].value.tensor = &backwards;
+  EXPECT_EQ(ac4k_call(&op, args, 2, nullptr, 0, nullptr), AC4K_OK) << ac4k_last_error();
+  EXPECT_EQ(memory[19], 42);
+  args[1].value.tensor = &cache;
   strides[0] = 0;
   EXPECT_EQ(ac4k_call(&op, args, 2, nullptr, 0, nullptr), AC4K_INVALID_VALUE);
   EXPECT_NE(std::string(ac4k_last_error()).find("do not overlap"), std::string::npos);

@@ -29,6 +29,17 @@ def test_numpy() -> None:
     assert ac4k.gemm(A, B, out=out) is out
 
 
+def test_outputs_that_run_backwards() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 5, 8)).astype(np.float32)
+    expected = ac4k.rms_norm(x)
+    for turn in (np.s_[::-1], np.s_[:, ::-1], np.s_[::-1, ::-1]):
+        out = np.full_like(x, np.nan)[turn]
+        assert ac4k.rms_norm(x, out=out) is out
+        np.testing.assert_array_equal(out, expected)
+    with pytest.raises(ValueError, match="do not overlap"):
+        ac4k.rms_norm(x, out=np.lib.stride_tricks.as_strided(x[2, 4], (3, 5, 8), (-32, -32, 4)))
+
+
 def test_numpy_with_ml_dtypes() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = np.linspace(-3, 3, 24).reshape(4, 6).astype(ml_dtypes.bfloat16)
