@@ -81,6 +81,7 @@ typedef struct ac4k_param {
   int32_t is_dtype;   /* a string such as "bfloat16" */
 } ac4k_param;
 
+/* Of a NULL op there are none; a parameter or an output that is not there is all zero. */
 AC4K_API size_t ac4k_op_num_params(const ac4k_op* op);
 AC4K_API size_t ac4k_op_num_outputs(const ac4k_op* op);
 /* Whether output `index` is there only with certain arguments. */
@@ -223,6 +224,7 @@ typedef struct ac4k_gguf_header {
   uint64_t num_bytes;
 } ac4k_gguf_header;
 
+/* All zero for NULL. */
 AC4K_API ac4k_gguf_header ac4k_gguf_get_header(const ac4k_gguf* file);
 
 /* Types of metadata values, numbered as in the file. */

@@ -11,6 +11,11 @@ Status unsupported_device(const Call& call) {
               static_cast<int>(call.device.device_type));
 }
 
+Status null_pointer(const Op& op, const char* argument) {
+  return fail(AC4K_INVALID_VALUE, op.signature.name, ": argument '", argument,
+              "': expected a pointer, got null");
+}
+
 }  // namespace
 
 extern "C" {
@@ -18,6 +23,8 @@ extern "C" {
 ac4k_status ac4k_infer(const ac4k_op* op, const ac4k_arg* args, size_t num_args,
                        ac4k_tensor_spec* specs, size_t num_outputs) {
   if (op == nullptr) return fail(AC4K_INVALID_TYPE, "ac4k_infer: no such op");
+  if (specs == nullptr && num_outputs != 0) return null_pointer(*op, "specs");
+  if (args == nullptr && num_args != 0) return null_pointer(*op, "args");
   Call call(*op, nullptr);
   AC4K_TRY(bind(*op, args, num_args, &call));
   if (num_outputs != op->signature.outputs.size()) {
@@ -31,6 +38,8 @@ ac4k_status ac4k_infer(const ac4k_op* op, const ac4k_arg* args, size_t num_args,
 ac4k_status ac4k_call(const ac4k_op* op, const ac4k_arg* args, size_t num_args,
                       const DLTensor* const* outputs, size_t num_outputs, void* stream) {
   if (op == nullptr) return fail(AC4K_INVALID_TYPE, "ac4k_call: no such op");
+  if (args == nullptr && num_args != 0) return null_pointer(*op, "args");
+  if (outputs == nullptr && num_outputs != 0) return null_pointer(*op, "outputs");
   Call call(*op, stream);
   AC4K_TRY(bind(*op, args, num_args, &call));
   AC4K_TRY(bind_outputs(outputs, num_outputs, &call));

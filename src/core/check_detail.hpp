@@ -69,6 +69,8 @@ inline DLDevice normalised(DLDevice device) {
   if (tensor.ndim < 0 || tensor.ndim > AC4K_MAX_DIMS) {
     (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected at most ", AC4K_MAX_DIMS,
                          " dimensions, got ", tensor.ndim);
+  } else if (tensor.ndim != 0 && tensor.shape == nullptr) {
+    (void)argument_error(AC4K_INVALID_VALUE, op, index, "expected a shape, got a null pointer");
   } else if (overflow) {
     (void)argument_error(AC4K_INVALID_VALUE, op, index,
                          "expected fewer than 2^63 bytes, got shape ", shape_text(tensor));
@@ -97,7 +99,8 @@ inline bool lies_as(const DLTensor& tensor, Layout layout) {
 // What every tensor must be, whatever the op. Gives the number of elements, or -1 after an error.
 [[gnu::always_inline]] inline int64_t check_view(const Op& op, int index, const DLTensor& tensor,
                                                  Layout layout) {
-  if (static_cast<uint32_t>(tensor.ndim) > AC4K_MAX_DIMS) [[unlikely]] {
+  if (static_cast<uint32_t>(tensor.ndim) > AC4K_MAX_DIMS ||
+      (tensor.shape == nullptr && tensor.ndim != 0)) [[unlikely]] {
     view_error(op, index, tensor, layout, false);
     return -1;
   }

@@ -221,7 +221,7 @@ bool fits(const Call& call, const TensorType& type, const DLTensor& out) {
   const Dim* dims = shape.dims.data();
   const int fixed = static_cast<int>(shape.dims.size());
   bool fit = word_of(out.dtype) == word && out.ndim == leading + fixed &&
-             same(normalised(out.device), call.device);
+             same(normalised(out.device), call.device) && (out.shape != nullptr || out.ndim == 0);
   for (int i = 0; fit && i < leading; ++i) fit = out.shape[i] == call.leading_shape[i];
   for (int i = 0; fit && i < fixed; ++i) {
     fit = out.shape[leading + i] == dims[i].extent(call.bound(dims[i]));
@@ -241,6 +241,10 @@ bool fits(const Call& call, const TensorType& type, const DLTensor& out) {
   if (!same(device, spec.device)) {
     return argument_error(AC4K_INVALID_VALUE, call.op, kOutput, "expected a tensor on ",
                           device_text(spec.device), ", got one on ", device_text(device));
+  }
+  if (static_cast<uint32_t>(out.ndim) > AC4K_MAX_DIMS || (out.shape == nullptr && out.ndim != 0)) {
+    view_error(call.op, kOutput, out, call.op.signature.outputs[index].layout, false);
+    return AC4K_INVALID_VALUE;
   }
   return argument_error(AC4K_INVALID_VALUE, call.op, kOutput, "expected shape ",
                         ac4k::shape_text(spec.ndim, spec.shape), ", got ", shape_text(out));

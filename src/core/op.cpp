@@ -61,13 +61,14 @@ const ac4k_op* ac4k_find_op(const char* name) {
 
 const char* ac4k_op_name(const ac4k_op* op) { return op ? op->signature.name.c_str() : ""; }
 
-size_t ac4k_op_num_params(const ac4k_op* op) { return op->signature.params.size(); }
+size_t ac4k_op_num_params(const ac4k_op* op) { return op ? op->signature.params.size() : 0; }
 
-size_t ac4k_op_num_outputs(const ac4k_op* op) { return op->signature.outputs.size(); }
+size_t ac4k_op_num_outputs(const ac4k_op* op) { return op ? op->signature.outputs.size() : 0; }
 
 ac4k_param ac4k_op_param(const ac4k_op* op, size_t index) {
   static constexpr ac4k_arg_kind kKinds[] = {AC4K_ARG_TENSOR, AC4K_ARG_INT,    AC4K_ARG_FLOAT,
                                              AC4K_ARG_BOOL,   AC4K_ARG_STRING, AC4K_ARG_STRING};
+  if (index >= ac4k_op_num_params(op)) return {};
   const ac4k::Param& param = op->signature.params[index];
   return {param.name.c_str(),      kKinds[static_cast<size_t>(param.kind)],
           param.keyword_only,      param.has_default,
@@ -75,12 +76,13 @@ ac4k_param ac4k_op_param(const ac4k_op* op, size_t index) {
 }
 
 const char* ac4k_op_choice(const ac4k_op* op, size_t param, size_t index) {
+  if (param >= ac4k_op_num_params(op)) return nullptr;
   const auto& choices = op->signature.params[param].choices;
   return index < choices.size() ? choices[index].c_str() : nullptr;
 }
 
 int32_t ac4k_op_output_is_optional(const ac4k_op* op, size_t index) {
-  return op->signature.outputs[index].condition >= 0;
+  return index < ac4k_op_num_outputs(op) && op->signature.outputs[index].condition >= 0;
 }
 
 }  // extern "C"

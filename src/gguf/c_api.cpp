@@ -29,9 +29,13 @@ std::string printable(std::string path) {
   return path;
 }
 
+Status null_pointer(const char* argument) {
+  return fail(AC4K_INVALID_VALUE, "gguf: argument '", argument, "': expected a pointer");
+}
+
 template <typename Fill>
 Status make_file(ac4k_gguf** file, const Fill& fill) {
-  if (file == nullptr) return fail(AC4K_INVALID_VALUE, "gguf: argument 'file': expected a pointer");
+  if (file == nullptr) return null_pointer("file");
   *file = nullptr;
   try {
     auto made = std::make_unique<ac4k_gguf>();
@@ -59,9 +63,7 @@ ac4k_status ac4k_gguf_open(const char* path, ac4k_gguf** file) {
 }
 
 ac4k_status ac4k_gguf_read(const void* bytes, size_t num_bytes, ac4k_gguf** file) {
-  if (bytes == nullptr && num_bytes != 0) {
-    return fail(AC4K_INVALID_VALUE, "gguf: argument 'bytes': expected a pointer");
-  }
+  if (bytes == nullptr && num_bytes != 0) return null_pointer("bytes");
   return make_file(file, [bytes, num_bytes](ac4k_gguf& made) {
     made.bytes = bytes;
     made.size = num_bytes;
@@ -72,6 +74,7 @@ ac4k_status ac4k_gguf_read(const void* bytes, size_t num_bytes, ac4k_gguf** file
 void ac4k_gguf_close(ac4k_gguf* file) { delete file; }
 
 ac4k_gguf_header ac4k_gguf_get_header(const ac4k_gguf* file) {
+  if (file == nullptr) return {};
   const auto& contents = file->contents;
   return {contents.version,
           contents.alignment,
@@ -84,6 +87,9 @@ ac4k_gguf_header ac4k_gguf_get_header(const ac4k_gguf* file) {
 
 ac4k_status ac4k_gguf_get_value(const ac4k_gguf* file, size_t index, ac4k_gguf_string* key,
                                 ac4k_gguf_value* value) {
+  if (file == nullptr) return null_pointer("file");
+  if (key == nullptr) return null_pointer("key");
+  if (value == nullptr) return null_pointer("value");
   const auto& metadata = file->contents.metadata;
   if (index >= metadata.size()) {
     return fail(AC4K_INVALID_VALUE, "gguf: argument 'index': expected less than ", metadata.size(),
@@ -95,10 +101,13 @@ ac4k_status ac4k_gguf_get_value(const ac4k_gguf* file, size_t index, ac4k_gguf_s
 }
 
 int32_t ac4k_gguf_next_element(const ac4k_gguf_value* array, ac4k_gguf_value* element) {
+  if (array == nullptr || element == nullptr) return 0;
   return ac4k::gguf::next_element(*array, element);
 }
 
 ac4k_status ac4k_gguf_get_tensor(const ac4k_gguf* file, size_t index, ac4k_gguf_tensor* tensor) {
+  if (file == nullptr) return null_pointer("file");
+  if (tensor == nullptr) return null_pointer("tensor");
   const auto& tensors = file->contents.tensors;
   if (index >= tensors.size()) {
     return fail(AC4K_INVALID_VALUE, "gguf: argument 'index': expected less than ", tensors.size(),

@@ -172,6 +172,15 @@ TEST(Gguf, WrongUseIsAnError) {
   ac4k_gguf_value value;
   EXPECT_EQ(ac4k_gguf_get_tensor(file.get(), 0, &tensor), AC4K_INVALID_VALUE);
   EXPECT_EQ(ac4k_gguf_get_value(file.get(), 0, &key, &value), AC4K_INVALID_VALUE);
+  const ac4k_gguf* none = nullptr;
+  EXPECT_EQ(ac4k_gguf_get_tensor(none, 0, &tensor), AC4K_INVALID_VALUE);
+  EXPECT_EQ(ac4k_gguf_get_tensor(file.get(), 0, nullptr), AC4K_INVALID_VALUE);
+  EXPECT_STREQ(ac4k_last_error(), "gguf: argument 'tensor': expected a pointer");
+  EXPECT_EQ(ac4k_gguf_get_value(none, 0, &key, &value), AC4K_INVALID_VALUE);
+  EXPECT_EQ(ac4k_gguf_get_value(file.get(), 0, nullptr, &value), AC4K_INVALID_VALUE);
+  EXPECT_EQ(ac4k_gguf_get_value(file.get(), 0, &key, nullptr), AC4K_INVALID_VALUE);
+  EXPECT_EQ(ac4k_gguf_get_header(none).num_tensors, 0u);
+  EXPECT_EQ(ac4k_gguf_next_element(nullptr, &value), 0);
   ac4k_gguf_close(nullptr);
 }
 

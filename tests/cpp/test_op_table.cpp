@@ -242,11 +242,47 @@ TEST(Call, RefusesNonsenseFromC) {
   bad.shape = negative;
   EXPECT_EQ(ac4k_call(op, args, 3, outputs, 1, nullptr), AC4K_INVALID_VALUE);
   bad = tensor;
+  bad.shape = nullptr;
+  EXPECT_EQ(ac4k_call(op, args, 3, outputs, 1, nullptr), AC4K_INVALID_VALUE);
+  EXPECT_STREQ(ac4k_last_error(),
+               "element_wise_mul_add: argument 'b': expected a shape, got a null pointer");
+  args[1].value.tensor = &tensor;
+  const DLTensor* shapeless[] = {&bad};
+  EXPECT_EQ(ac4k_call(op, args, 3, shapeless, 1, nullptr), AC4K_INVALID_VALUE);
+  EXPECT_STREQ(ac4k_last_error(),
+               "element_wise_mul_add: argument 'out': expected a shape, got a null pointer");
+  args[1].value.tensor = &bad;
+  bad = tensor;
   bad.device = {kDLVulkan, 0};
   EXPECT_EQ(ac4k_call(op, args, 3, outputs, 1, nullptr), AC4K_INVALID_VALUE);
   for (auto& arg : args) arg.value.tensor = &bad;
   const DLTensor* bad_outputs[] = {&bad};
   EXPECT_EQ(ac4k_call(op, args, 3, bad_outputs, 1, nullptr), AC4K_UNSUPPORTED);
+}
+
+TEST(Call, RefusesNullPointersAndWrongIndices) {
+  float value = 0;
+  int64_t shape[] = {1};
+  DLTensor tensor{&value, {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, shape, nullptr, 0};
+  const ac4k_op* op = ac4k_find_op("relu2");
+  const ac4k_arg arg = {AC4K_ARG_TENSOR, {.tensor = &tensor}};
+  const DLTensor* outputs[] = {&tensor};
+  ac4k_tensor_spec spec;
+  const auto refused = [](ac4k_status status, const char* argument) {
+    EXPECT_EQ(status, AC4K_INVALID_VALUE);
+    EXPECT_EQ(ac4k_last_error(),
+              "relu2: argument '" + std::string(argument) + "': expected a pointer, got null");
+  };
+  refused(ac4k_infer(op, nullptr, 1, &spec, 1), "args");
+  refused(ac4k_infer(op, &arg, 1, nullptr, 1), "specs");
+  refused(ac4k_call(op, nullptr, 1, outputs, 1, nullptr), "args");
+  refused(ac4k_call(op, &arg, 1, nullptr, 1, nullptr), "outputs");
+  EXPECT_EQ(ac4k_op_num_params(nullptr), 0u);
+  EXPECT_EQ(ac4k_op_num_outputs(nullptr), 0u);
+  EXPECT_EQ(ac4k_op_param(op, 99).name, nullptr);
+  EXPECT_EQ(ac4k_op_param(nullptr, 0).name, nullptr);
+  EXPECT_EQ(ac4k_op_choice(op, 99, 0), nullptr);
+  EXPECT_EQ(ac4k_op_output_is_optional(op, 9), 0);
 }
 
 TEST(Call, InferAndSettings) {
