@@ -11,6 +11,10 @@
 #include "third_party/dlpack.h"
 
 #define AC4K_VERSION "0.1.0"
+/* Raised when a function or struct of this header changes so that what was compiled before no
+ * longer fits; additions leave it. Compare it with ac4k_abi_version() after loading the library by
+ * hand. */
+#define AC4K_ABI_VERSION 1
 #define AC4K_MAX_DIMS 8
 #define AC4K_MAX_ARGS 16
 #define AC4K_MAX_OUTPUTS 4
@@ -39,6 +43,7 @@ typedef enum ac4k_status {
 AC4K_API const char* ac4k_last_error(void);
 
 AC4K_API const char* ac4k_version(void);
+AC4K_API int32_t ac4k_abi_version(void);
 
 /* ---- Ops ------------------------------------------------------------------------------- */
 

@@ -78,6 +78,8 @@ extern "C" {
 
 const char* ac4k_version(void) { return AC4K_VERSION; }
 
+int32_t ac4k_abi_version(void) { return AC4K_ABI_VERSION; }
+
 const char* ac4k_info_json(void) {
   thread_local std::string text;
   ac4k::JsonWriter json;

@@ -283,6 +283,7 @@ TEST(Call, RefusesNullPointersAndWrongIndices) {
   EXPECT_EQ(ac4k_op_param(nullptr, 0).name, nullptr);
   EXPECT_EQ(ac4k_op_choice(op, 99, 0), nullptr);
   EXPECT_EQ(ac4k_op_output_is_optional(op, 9), 0);
+  EXPECT_EQ(ac4k_abi_version(), AC4K_ABI_VERSION);
 }
 
 TEST(Call, InferAndSettings) {
