@@ -9,9 +9,11 @@
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <utility>
 
 #include "core/number.hpp"
 #include "cuda/driver/file_lock.hpp"
+#include "cuda/driver/includes.hpp"
 #include "cuda/driver/settings.hpp"
 
 namespace ac4k {
@@ -30,7 +32,9 @@ struct Result {
 using Results = std::map<std::string, Result>;
 
 void read_into(const fs::path& path, Results* results) {
-  std::ifstream file(path);
+  std::string text;
+  if (!cuda::read_file(path, &text)) return;
+  std::istringstream file(std::move(text));
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
     std::string key, config, time;

@@ -1,6 +1,7 @@
 // The JIT without a GPU: hashes, the include scanner, the cache under races and damage, and real
 // compiles where NVRTC is found.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,6 +40,8 @@ void write(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << text;
 }
+
+void make_fifo(const fs::path& path) { ASSERT_EQ(mkfifo(path.c_str(), 0600), 0); }
 
 std::string read(const fs::path& path) {
   std::string text;
@@ -232,6 +235,10 @@ TEST_F(CacheTest, DamagedEntryIsRebuiltOnce) {
       [&] { write(entry / "meta.json", std::string(5000, '\0')); },
       [&] { fs::remove_all(entry), fs::create_directory(entry); },
       [&] { fs::remove_all(entry), write(entry, "a file"); },
+      [&] { fs::resize_file(entry / "kernel.cubin", uintmax_t{1} << 40); },
+      [&] { fs::resize_file(entry / "meta.json", uintmax_t{1} << 40); },
+      [&] { fs::remove(entry / "meta.json"), make_fifo(entry / "meta.json"); },
+      [&] { fs::remove(entry / "kernel.cubin"), make_fifo(entry / "kernel.cubin"); },
   };
   for (const auto& damage : damages) {
     damage();

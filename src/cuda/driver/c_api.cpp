@@ -1,14 +1,13 @@
 // The C functions for kernels of one's own and for the cache.
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "ac4k/ac4k.h"
+#include "core/guarded.hpp"
 #include "core/status.hpp"
 #include "cuda/driver/cache.hpp"
 #include "cuda/driver/device.hpp"
@@ -30,18 +29,6 @@ struct ac4k_kernel {
 
 namespace ac4k::cuda {
 namespace {
-
-// No exception may cross the C ABI.
-template <typename Body>
-Status guarded(const char* function, Body&& body) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return fail(AC4K_OUT_OF_MEMORY, function, ": out of memory");
-  } catch (const std::exception& error) {
-    return fail(AC4K_RUNTIME_ERROR, function, ": ", error.what());
-  }
-}
 
 Status resolve_arch(const char* given, std::string* arch) {
   if (given != nullptr && *given != '\0') {
@@ -159,7 +146,7 @@ extern "C" {
 ac4k_status ac4k_jit_compile(const char* source, const char* entry, const char* options,
                              const char* arch, ac4k_kernel** kernel) {
   AC4K_TRY(ac4k::cuda::check_pointers("ac4k_jit_compile", {source, entry, kernel}));
-  return ac4k::cuda::guarded("ac4k_jit_compile", [&] {
+  return ac4k::guarded("ac4k_jit_compile", [&] {
     return ac4k::cuda::jit_compile(source, entry, options, arch, kernel);
   });
 }
@@ -167,8 +154,8 @@ ac4k_status ac4k_jit_compile(const char* source, const char* entry, const char* 
 ac4k_status ac4k_kernel_find(const char* module, const char* entry, const char* arch,
                              ac4k_kernel** kernel) {
   AC4K_TRY(ac4k::cuda::check_pointers("ac4k_kernel_find", {module, entry, kernel}));
-  return ac4k::cuda::guarded("ac4k_kernel_find",
-                             [&] { return ac4k::cuda::kernel_find(module, entry, arch, kernel); });
+  return ac4k::guarded("ac4k_kernel_find",
+                       [&] { return ac4k::cuda::kernel_find(module, entry, arch, kernel); });
 }
 
 const char* ac4k_kernel_json(const ac4k_kernel* kernel) {
@@ -178,7 +165,7 @@ const char* ac4k_kernel_json(const ac4k_kernel* kernel) {
 ac4k_status ac4k_kernel_launch(const ac4k_kernel* kernel, const ac4k_launch* launch,
                                void** params) {
   AC4K_TRY(ac4k::cuda::check_pointers("ac4k_kernel_launch", {kernel, launch}));
-  return ac4k::cuda::guarded("ac4k_kernel_launch", [&] {
+  return ac4k::guarded("ac4k_kernel_launch", [&] {
     const ac4k::cuda::LaunchConfig config = {
         .grid = {launch->grid[0], launch->grid[1], launch->grid[2]},
         .block = {launch->block[0], launch->block[1], launch->block[2]},
@@ -192,7 +179,7 @@ ac4k_status ac4k_kernel_launch(const ac4k_kernel* kernel, const ac4k_launch* lau
 }
 
 ac4k_status ac4k_jit_build(const char* module, const char* arch, const char** report) {
-  return ac4k::cuda::guarded("ac4k_jit_build", [&]() -> ac4k_status {
+  return ac4k::guarded("ac4k_jit_build", [&]() -> ac4k_status {
     thread_local std::string text;
     AC4K_TRY(ac4k::cuda::jit_build(module, arch, &text));
     if (report != nullptr) *report = text.c_str();
@@ -206,11 +193,11 @@ const char* ac4k_jit_list_json(void) {
     text = ac4k::cuda::cache_report(ac4k::cuda::Cache::from_settings().list());
     return AC4K_OK;
   };
-  return ac4k::cuda::guarded("ac4k_jit_list_json", list) == AC4K_OK ? text.c_str() : "[]";
+  return ac4k::guarded("ac4k_jit_list_json", list) == AC4K_OK ? text.c_str() : "[]";
 }
 
 ac4k_status ac4k_jit_clear(int64_t* num_removed) {
-  return ac4k::cuda::guarded("ac4k_jit_clear", [&] {
+  return ac4k::guarded("ac4k_jit_clear", [&] {
     const int64_t count = ac4k::cuda::Cache::from_settings().clear();
     if (num_removed != nullptr) *num_removed = count;
     return AC4K_OK;

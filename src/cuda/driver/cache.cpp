@@ -128,8 +128,12 @@ std::optional<CacheEntry> Cache::read(const fs::path& directory) const {
   std::string sha256;
   uint64_t size = 0;
   std::optional<CacheEntry> entry = read_meta(directory, &sha256, &size);
-  if (!entry || !read_file(directory / kCubinFile, &entry->cubin)) return std::nullopt;
-  if (entry->cubin.size() != size || sha256_hex(entry->cubin) != sha256) return std::nullopt;
+  const fs::path cubin = directory / kCubinFile;
+  std::error_code error;
+  if (!entry || fs::file_size(cubin, error) != size || !read_file(cubin, &entry->cubin) ||
+      sha256_hex(entry->cubin) != sha256) {
+    return std::nullopt;
+  }
   return entry;
 }
 

@@ -15,6 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// No source, header, cubin or entry's description comes near; a damaged file may seem to.
+constexpr std::streamoff kMaxFileBytes = std::streamoff{1} << 28;
+
 // "x" or <x> at the start of `text`, with its quotes; empty when there is neither.
 std::string quoted_name(std::string_view text) {
   const size_t start = text.find_first_not_of(" \t");
@@ -147,10 +150,12 @@ class Scanner {
 }  // namespace
 
 bool read_file(const fs::path& path, std::string* out) {
+  // Before it is opened: a FIFO would wait for someone to write.
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return false;
   std::ifstream stream(path, std::ios::binary | std::ios::ate);
   const std::streamoff size = stream ? static_cast<std::streamoff>(stream.tellg()) : -1;
-  std::error_code error;
-  if (size < 0 || !fs::is_regular_file(path, error)) return false;
+  if (size < 0 || size > kMaxFileBytes) return false;
   out->resize(static_cast<size_t>(size));
   stream.seekg(0);
   return size == 0 || stream.read(out->data(), size).good();

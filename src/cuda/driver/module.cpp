@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/guarded.hpp"
 #include "core/waiting.hpp"
 #include "cuda/driver/arch.hpp"
 
@@ -85,6 +86,11 @@ Status find_module(const std::string& name, const std::string& arch, OnMiss on_m
 
 Status Kernel::resolve(int device, CUstream stream, CUkernel* out) {
   const Waiting waiting;
+  // Reads files and compiles, inside ac4k_call.
+  return guarded(entry_, [&] { return load(device, stream, out); });
+}
+
+Status Kernel::load(int device, CUstream stream, CUkernel* out) {
   const Driver* api = nullptr;
   AC4K_TRY(require_driver(&api));
   Status status = AC4K_OK;

@@ -78,6 +78,7 @@ class Kernel {
   };
 
   Status resolve(int device, CUstream stream, CUkernel* out);
+  Status load(int device, CUstream stream, CUkernel* out);
   Status raise_shared(int device, uint32_t bytes);
 
   const char* name_;
