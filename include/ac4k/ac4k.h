@@ -155,7 +155,8 @@ AC4K_API ac4k_status ac4k_jit_compile(const char* source, const char* entry, con
 /* A kernel of the library itself: `module` as in "common/stream". */
 AC4K_API ac4k_status ac4k_kernel_find(const char* module, const char* entry, const char* arch,
                                       ac4k_kernel** kernel);
-/* Registers, spills, shared memory, cache key and compile time, as a JSON object. */
+/* Registers, spills, shared memory, bytes of each parameter, cache key and compile time, as a JSON
+ * object. */
 AC4K_API const char* ac4k_kernel_json(const ac4k_kernel* kernel);
 
 typedef struct ac4k_launch {
@@ -168,7 +169,7 @@ typedef struct ac4k_launch {
   void* stream;
 } ac4k_launch;
 
-/* `params` holds one pointer per kernel argument. */
+/* `params` holds one pointer per kernel argument; NULL for a kernel without any. */
 AC4K_API ac4k_status ac4k_kernel_launch(const ac4k_kernel* kernel, const ac4k_launch* launch,
                                         void** params);
 

@@ -10,7 +10,7 @@ import json
 import re
 import struct
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,7 +45,7 @@ _SCALARS = {
     "float": "f",
     "double": "d",
 }
-_POINTER = "pointer"
+_POINTER, _POINTER_CODE = "pointer", "P"
 
 
 class Kernel:
@@ -58,11 +58,21 @@ class Kernel:
     def __init__(self, handle: object, name: str, types: Sequence[str] | None) -> None:
         self._handle = handle
         self.name = name
-        self._packers = None if types is None else [_packer(each) for each in types]
+        self._codes = None if types is None else [_code(each) for each in types]
+        # As the cubin tells them: the driver reads that many bytes, whatever is there.
+        self._sizes: list[int] | None = self.attributes["param_bytes"]
+        if self._codes is None:
+            return
+        sizes = [struct.calcsize(code) for code in self._codes]
+        if self._sizes not in (None, sizes):
+            raise TypeError(
+                f"{name}: expected argtypes of {self._sizes} bytes, got {', '.join(types or ())}"
+            )
+        self._sizes = sizes
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Registers, spills, shared memory, cache key and compile time."""
+        """Registers, spills, shared memory, bytes of parameters, cache key and compile time."""
         return cast("dict[str, Any]", json.loads(C.kernel_json(self._handle)))
 
     def __call__(
@@ -76,26 +86,26 @@ class Kernel:
         device: int | None = None,
         stream: int | None = None,
     ) -> None:
-        if self._packers is not None and len(args) != len(self._packers):
-            raise TypeError(
-                f"{self.name}: expected {len(self._packers)} arguments, got {len(args)}"
-            )
-        found_device, found_stream = None, None
+        if self._sizes is not None and len(args) != len(self._sizes):
+            raise TypeError(f"{self.name}: expected {len(self._sizes)} arguments, got {len(args)}")
+        found_device, found_stream = device, None
         params = []
         for index, arg in enumerate(args):
-            packer = self._packers[index] if self._packers is not None else _pack_by_value
-            if _is_plain(arg):
-                params.append(self._pack(packer, index, arg))
+            if isinstance(arg, int | float | bytes):
+                params.append(self._pack(index, arg))
                 continue
             pointer, _, device_type, device_id, its_stream = C.describe(arg)
             if device_type != _CUDA:
                 raise ValueError(f"{self.name}: argument {index}: expected a CUDA tensor")
             if found_device not in (None, device_id):
-                raise ValueError(f"{self.name}: argument {index}: expected device {found_device}")
-            if self._packers is not None and packer is not _pack_pointer:
+                raise ValueError(
+                    f"{self.name}: argument {index}: expected device {found_device}, "
+                    f"got device {device_id}"
+                )
+            if self._codes is not None and self._codes[index] != _POINTER_CODE:
                 raise TypeError(f"{self.name}: argument {index}: expected a number, got a tensor")
             found_device, found_stream = device_id, its_stream
-            params.append(struct.pack("P", pointer))
+            params.append(self._checked(index, struct.pack(_POINTER_CODE, pointer)))
         C.kernel_launch(
             self._handle,
             _three(grid, 1),
@@ -103,18 +113,31 @@ class Kernel:
             (0, 0, 0) if cluster is None else _three(cluster, 1),
             shared_bytes,
             dependent,
-            device if device is not None else found_device or 0,
+            found_device or 0,
             stream if stream is not None else found_stream or 0,
             tuple(params),
         )
 
-    def _pack(self, packer: Callable[[Any], bytes], index: int, arg: Any) -> bytes:
+    def _pack(self, index: int, arg: float | bytes) -> bytes:
         if isinstance(arg, bytes):
-            return arg
+            return self._checked(index, arg)
+        if self._codes is None:
+            raise TypeError(
+                f"{self.name}: argument {index}: the kernel's signature is not plain: give "
+                "argtypes=, or this argument as bytes"
+            )
         try:
-            return packer(arg)
+            return struct.pack(self._codes[index], arg)
         except struct.error as error:
             raise TypeError(f"{self.name}: argument {index}: {error}, got {arg!r}") from None
+
+    def _checked(self, index: int, packed: bytes) -> bytes:
+        if self._sizes is not None and len(packed) != self._sizes[index]:
+            raise TypeError(
+                f"{self.name}: argument {index}: expected {self._sizes[index]} bytes, "
+                f"got {len(packed)}"
+            )
+        return packed
 
     def __repr__(self) -> str:
         return f"<ac4k kernel {self.name}>"
@@ -215,29 +238,13 @@ def _argument_types(text: str, name: str) -> list[str] | None:
     return types
 
 
-def _is_plain(arg: Any) -> bool:
-    return isinstance(arg, int | float | bytes)
-
-
-def _pack_pointer(arg: Any) -> bytes:
-    return struct.pack("P", int(arg))
-
-
-def _packer(name: str) -> Callable[[Any], bytes]:
-    if name == _POINTER:
-        return _pack_pointer
-    if name not in _SCALARS:
-        raise TypeError(f"expected pointer or one of {', '.join(_SCALARS)}, got {name!r}")
-    code = _SCALARS[name]
-    return lambda arg: struct.pack(code, arg)
-
-
-def _pack_by_value(arg: Any) -> bytes:
-    if isinstance(arg, bytes):
-        return arg
-    raise TypeError(
-        "the kernel's signature is not plain: give argtypes=, or this argument as bytes"
-    )
+def _code(cpp_type: str) -> str:
+    """What struct.pack calls it."""
+    if cpp_type == _POINTER:
+        return _POINTER_CODE
+    if cpp_type not in _SCALARS:
+        raise TypeError(f"expected pointer or one of {', '.join(_SCALARS)}, got {cpp_type!r}")
+    return _SCALARS[cpp_type]
 
 
 def _three(sizes: int | Sequence[int], fill: int) -> tuple[int, int, int]:

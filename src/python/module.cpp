@@ -147,17 +147,36 @@ PyObject* kernel_json(PyObject*, PyObject* capsule) {
   return kernel ? text_of(ac4k_kernel_json(kernel)) : nullptr;
 }
 
+// A "O&" converter: the formats for unsigned numbers take any, modulo their size.
+int read_uint32(PyObject* object, void* out) {
+  Ref number(PyNumber_Index(object));
+  if (!number) return 0;
+  const unsigned long long value = PyLong_AsUnsignedLongLong(number.get());
+  if (PyErr_Occurred() || value > UINT32_MAX) {
+    PyErr_Format(PyExc_ValueError, "expected a size below 2^32, got %R", number.get());
+    return 0;
+  }
+  *static_cast<uint32_t*>(out) = static_cast<uint32_t>(value);
+  return 1;
+}
+
+bool read_three(PyObject* sizes, uint32_t (&out)[3]) {
+  return PyArg_ParseTuple(sizes, "O&O&O&", read_uint32, &out[0], read_uint32, &out[1], read_uint32,
+                          &out[2]) != 0;
+}
+
 // kernel_launch(kernel, grid, block, cluster, shared bytes, dependent, device, stream, params):
 // `params` is a tuple of bytes objects, one per kernel argument.
 PyObject* kernel_launch(PyObject*, PyObject* args) {
   PyObject *capsule = nullptr, *params = nullptr;
   unsigned long long stream = 0;
   ac4k_launch launch{};
-  if (!PyArg_ParseTuple(args, "O(III)(III)(III)IpiKO!", &capsule, &launch.grid[0], &launch.grid[1],
-                        &launch.grid[2], &launch.block[0], &launch.block[1], &launch.block[2],
-                        &launch.cluster[0], &launch.cluster[1], &launch.cluster[2],
-                        &launch.shared_bytes, &launch.dependent, &launch.device_id, &stream,
-                        &PyTuple_Type, &params)) {
+  PyObject *grid = nullptr, *block = nullptr, *cluster = nullptr;
+  if (!PyArg_ParseTuple(args, "OO!O!O!O&piKO!", &capsule, &PyTuple_Type, &grid, &PyTuple_Type,
+                        &block, &PyTuple_Type, &cluster, read_uint32, &launch.shared_bytes,
+                        &launch.dependent, &launch.device_id, &stream, &PyTuple_Type, &params) ||
+      !read_three(grid, launch.grid) || !read_three(block, launch.block) ||
+      !read_three(cluster, launch.cluster)) {
     return nullptr;
   }
   const ac4k_kernel* kernel = kernel_of(capsule);

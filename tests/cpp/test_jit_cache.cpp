@@ -460,6 +460,43 @@ TEST_F(JitTest, CompilesAModuleAndFindsItAgain) {
   }
 }
 
+TEST_F(JitTest, CubinsTellTheSizesOfParameters) {
+  AC4K_NEEDS_NVRTC();
+  const char* source =
+      "struct Odd { double a[3]; char b; };\n"
+      "struct Large { char bytes[20000]; };\n"
+      "extern \"C\" __global__ void mixed(int* y, Odd odd, short s, bool b) { *y = odd.b + s; }\n"
+      "extern \"C\" __global__ void unused(int, double) {}\n"
+      "extern \"C\" __global__ void none() {}\n"
+      "extern \"C\" __global__ void large(const __grid_constant__ Large p, char* y) {\n"
+      "  *y = p.bytes[19999];\n"
+      "}\n";
+  for (const char* arch : {"sm89", "sm90a", "sm100a", "sm120a"}) {
+    Cubin cubin;
+    ASSERT_EQ(compile_source(source, "mixed", {}, arch, OnMiss::compile, &cubin), AC4K_OK)
+        << ac4k_last_error();
+    std::vector<KernelResources> kernels;
+    ASSERT_EQ(read_cubin(cubin.bytes, &kernels), AC4K_OK);
+    ASSERT_EQ(kernels.size(), 4u);
+    using Sizes = std::vector<uint32_t>;
+    EXPECT_EQ(kernels[0].param_bytes, (Sizes{20000, 8})) << arch;
+    EXPECT_EQ(kernels[1].param_bytes, (Sizes{8, 32, 2, 1})) << arch;
+    EXPECT_EQ(kernels[2].param_bytes, Sizes{}) << arch;
+    EXPECT_EQ(kernels[3].param_bytes, (Sizes{4, 8})) << arch;
+  }
+  ac4k_kernel* kernel = nullptr;
+  ASSERT_EQ(ac4k_jit_compile(source, "unused", nullptr, "sm90a", &kernel), AC4K_OK);
+  ac4k_launch launch = {};
+  int number = 0;
+  void* params[] = {&number, nullptr};
+  for (void** given : {static_cast<void**>(nullptr), params}) {
+    EXPECT_EQ(ac4k_kernel_launch(kernel, &launch, given), AC4K_INVALID_VALUE);
+    EXPECT_NE(std::string(ac4k_last_error()).find("'params': expected 2 pointers"),
+              std::string::npos)
+        << ac4k_last_error();
+  }
+}
+
 TEST_F(JitTest, KeyFollowsHeadersFlagsAndArchAndNoPaths) {
   AC4K_NEEDS_NVRTC();
   const auto key_of = [](const char* arch) {

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -179,6 +180,42 @@ def test_mistakes(cache: Path) -> None:
         ac4k.jit.load("no/such", "kernel", arch="sm90a")
     with pytest.raises(TypeError, match=r"argtypes|pointer"):
         ac4k.jit.compile(SCALE, "scale", arch="sm90a", argtypes=["pointer", "colour"])
+
+
+@needs_nvrtc
+def test_arguments_must_have_the_sizes_of_the_kernel(cache: Path) -> None:
+    """The driver would read as many bytes as the kernel wants, wherever they are."""
+    source = """
+    struct Pair { double a, b; };
+    template <typename T> __global__ void fill(T* y, T value, Pair pair) { *y = value + pair.a; }
+    """
+    kernel = ac4k.jit.compile(source, "fill<double>", arch="sm90a")
+    assert kernel.attributes["param_bytes"] == [8, 8, 16]
+    with pytest.raises(TypeError, match="expected 3 arguments, got 1"):
+        kernel(1, 1, bytes(8))
+    with pytest.raises(TypeError, match="argument 1: expected 8 bytes, got 1"):
+        kernel(1, 1, bytes(8), b"\1", bytes(16))
+    with pytest.raises(TypeError, match=r"argument 2: .* not plain"):
+        kernel(1, 1, bytes(8), bytes(8), 1)
+    with pytest.raises(TypeError, match=r"argtypes of \[8, 8, 16\] bytes, got pointer, int"):
+        ac4k.jit.compile(source, "fill<double>", arch="sm90a", argtypes=["pointer", "int"])
+    scale = ac4k.jit.compile(SCALE, "scale", arch="sm90a")
+    with pytest.raises(TypeError, match="argument 2: expected 4 bytes, got 8"):
+        scale(1, 1, 0, 0, bytes(8), 1)
+
+
+@needs_nvrtc
+def test_launches_that_contradict_themselves(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scale = ac4k.jit.compile(SCALE, "scale", arch="sm90a")
+    for grid, shared_bytes in (((2**32 + 1,), 0), ((-1,), 0), ((1, 2**64), 0), ((1,), 2**32)):
+        with pytest.raises(ValueError, match=r"below 2\^32"):
+            scale(grid, 32, 0, 0, 1.0, 1, shared_bytes=shared_bytes)
+    monkeypatch.setattr(ac4k._C, "device_of", lambda pointer: 1)
+    array = SimpleNamespace(
+        __cuda_array_interface__={"shape": (4,), "typestr": "<f4", "data": (4096, False)}
+    )
+    with pytest.raises(ValueError, match="argument 0: expected device 0, got device 1"):
+        scale(1, 32, array, array, 1.0, 1, device=0)
 
 
 def test_argument_types_are_read_off_the_source() -> None:

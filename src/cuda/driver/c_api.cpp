@@ -21,10 +21,15 @@
 struct ac4k_kernel {
   std::string lowered;  // the kernel's name in the cubin
   std::string json;
+  size_t num_params;  // 0 where the cubin does not tell
   ac4k::cuda::Kernel kernel;
 
-  ac4k_kernel(ac4k::cuda::Module* module, std::string name, std::string report)
-      : lowered(std::move(name)), json(std::move(report)), kernel(module, lowered.c_str()) {}
+  ac4k_kernel(ac4k::cuda::Module* module, const std::string& entry,
+              const ac4k::cuda::KernelResources& resources)
+      : lowered(resources.name),
+        json(ac4k::cuda::kernel_report(module->cubin(), entry, resources)),
+        num_params(resources.param_bytes ? resources.param_bytes->size() : 0),
+        kernel(module, lowered.c_str()) {}
 };
 
 namespace ac4k::cuda {
@@ -82,12 +87,11 @@ Status jit_compile(const char* source, const char* entry, const char* options, c
   return remember(
       identity, entry,
       [&](std::unique_ptr<ac4k_kernel>* slot) -> Status {
-        const std::string lowered = cubin.lowered[entry];
-        std::string json;
-        AC4K_TRY(kernel_report(cubin, entry, lowered, &json));
+        KernelResources resources;
+        AC4K_TRY(find_kernel(cubin, entry, cubin.lowered[entry], &resources));
         // Outlives the handle, as the library it loads outlives both.
         auto* const module = new Module(std::move(cubin));
-        *slot = std::make_unique<ac4k_kernel>(module, lowered, std::move(json));
+        *slot = std::make_unique<ac4k_kernel>(module, entry, resources);
         return AC4K_OK;
       },
       out);
@@ -101,9 +105,9 @@ Status kernel_find(const char* name, const char* entry, const char* given, ac4k_
   return remember(
       std::string(name) + " " + arch, entry,
       [&](std::unique_ptr<ac4k_kernel>* slot) -> Status {
-        std::string json;
-        AC4K_TRY(kernel_report(module->cubin(), entry, entry, &json));
-        *slot = std::make_unique<ac4k_kernel>(module, entry, std::move(json));
+        KernelResources resources;
+        AC4K_TRY(find_kernel(module->cubin(), entry, entry, &resources));
+        *slot = std::make_unique<ac4k_kernel>(module, entry, resources);
         return AC4K_OK;
       },
       out);
@@ -138,6 +142,15 @@ Status check_pointers(const char* function, std::initializer_list<const void*> p
   return AC4K_OK;
 }
 
+Status check_params(const ac4k_kernel& kernel, void* const* params) {
+  for (size_t i = 0; i < kernel.num_params; ++i) {
+    if (params != nullptr && params[i] != nullptr) continue;
+    return fail(AC4K_INVALID_VALUE, "ac4k_kernel_launch: ", kernel.lowered,
+                ": argument 'params': expected ", kernel.num_params, " pointers, got null at ", i);
+  }
+  return AC4K_OK;
+}
+
 }  // namespace
 }  // namespace ac4k::cuda
 
@@ -165,6 +178,7 @@ const char* ac4k_kernel_json(const ac4k_kernel* kernel) {
 ac4k_status ac4k_kernel_launch(const ac4k_kernel* kernel, const ac4k_launch* launch,
                                void** params) {
   AC4K_TRY(ac4k::cuda::check_pointers("ac4k_kernel_launch", {kernel, launch}));
+  AC4K_TRY(ac4k::cuda::check_params(*kernel, params));
   return ac4k::guarded("ac4k_kernel_launch", [&] {
     const ac4k::cuda::LaunchConfig config = {
         .grid = {launch->grid[0], launch->grid[1], launch->grid[2]},

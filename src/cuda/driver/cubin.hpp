@@ -1,6 +1,8 @@
 // Reading a cubin without a GPU: its kernels, and what each takes of a multiprocessor.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,8 @@ struct KernelResources {
   int registers = 0;     // a thread
   int local_bytes = 0;   // a thread: spilled registers, and arrays that are not in registers
   int shared_bytes = 0;  // a block, static
+  // Of each parameter, in their order; nothing where the cubin tells it in a way not known here.
+  std::optional<std::vector<uint32_t>> param_bytes = {};
 };
 
 // Every kernel of a cubin, by name. `cubin` is not trusted: a damaged one is an error, not a crash.

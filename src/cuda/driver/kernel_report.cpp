@@ -1,8 +1,9 @@
 // Writing the reports.
 #include "cuda/driver/kernel_report.hpp"
 
+#include <utility>
+
 #include "core/json.hpp"
-#include "cuda/driver/cubin.hpp"
 
 namespace ac4k::cuda {
 namespace {
@@ -11,6 +12,14 @@ void write_resources(JsonWriter& json, const KernelResources& resources) {
   json.key("registers").value(resources.registers);
   json.key("local_bytes").value(resources.local_bytes);
   json.key("shared_bytes").value(resources.shared_bytes);
+  json.key("param_bytes");
+  if (!resources.param_bytes) {
+    json.null();
+    return;
+  }
+  json.begin_array();
+  for (const uint32_t bytes : *resources.param_bytes) json.value(uint64_t{bytes});
+  json.end_array();
 }
 
 void write_origin(JsonWriter& json, const Cubin& cubin) {
@@ -26,24 +35,29 @@ void write_origin(JsonWriter& json, const Cubin& cubin) {
 
 }  // namespace
 
-Status kernel_report(const Cubin& cubin, const std::string& entry, const std::string& lowered,
-                     std::string* out) {
+Status find_kernel(const Cubin& cubin, const std::string& entry, const std::string& lowered,
+                   KernelResources* out) {
   std::vector<KernelResources> kernels;
   AC4K_TRY(read_cubin(cubin.bytes, &kernels));
   std::string names;
-  for (const KernelResources& kernel : kernels) {
+  for (KernelResources& kernel : kernels) {
     if (kernel.name == lowered) {
-      JsonWriter json;
-      json.begin_object().key("name").value(entry);
-      write_resources(json, kernel);
-      write_origin(json, cubin);
-      json.end_object();
-      *out = json.take();
+      *out = std::move(kernel);
       return AC4K_OK;
     }
     names += (names.empty() ? "" : ", ") + kernel.name;
   }
   return fail(AC4K_INVALID_VALUE, cubin.name, " has no kernel '", entry, "'; it has ", names);
+}
+
+std::string kernel_report(const Cubin& cubin, const std::string& entry,
+                          const KernelResources& resources) {
+  JsonWriter json;
+  json.begin_object().key("name").value(entry);
+  write_resources(json, resources);
+  write_origin(json, cubin);
+  json.end_object();
+  return json.take();
 }
 
 Status cubins_report(const std::vector<Cubin>& cubins, std::string* out) {
