@@ -108,12 +108,14 @@ class Views {
   alignas(TensorView) unsigned char storage_[AC4K_MAX_ARGS * sizeof(TensorView)];
 };
 
-// Says which argument of which op it was that could not be read. Only of a plain ValueError or
-// TypeError: others are not about the argument, or more than a text.
+// Says which argument of which op it was that could not be read. Only of plain errors: others are
+// not about the argument, or more than a text.
 void name_argument(const OpBinding& binding, PyObject* name) {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  if (type != nullptr && type != PyExc_ValueError && type != PyExc_TypeError) {
+  const bool plain =
+      type == PyExc_ValueError || type == PyExc_TypeError || type == PyExc_NotImplementedError;
+  if (type != nullptr && !plain) {
     return PyErr_Restore(type, value, traceback);
   }
   PyErr_NormalizeException(&type, &value, &traceback);
