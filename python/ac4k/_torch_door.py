@@ -15,9 +15,9 @@ from torch.library import Library
 
 from ac4k import _torch_quant_tensor as _torch_quant_tensor  # torch.load must know it
 from ac4k import ops
-from ac4k._fake_calls import DTYPE_NAMES, bind_call, fake_functional, fake_out, out_names
 from ac4k._native import C
 from ac4k._signature import is_present
+from ac4k._torch_fake_calls import DTYPE_NAMES, bind_call, fake_functional, fake_out, out_names
 from ac4k.settings import op_table
 
 _SCHEMA_TYPES = {"int": "int", "float": "float", "bool": "bool", "choice": "str", "dtype": "str"}

@@ -105,7 +105,7 @@ def test_cuda_architectures_are_taken_in_every_spelling(
     [
         ("AC4K_CUDA_ARCH", "sm70", "sm89, sm90a, sm100a, sm120a"),
         ("AC4K_ROCM_ARCH", "gfx1", "gfx90a, gfx942"),
-        ("AC4K_BACKEND", "metal", "cuda, rocm, cpu"),
+        ("AC4K_BACKEND", "metal", "auto, cuda, rocm, cpu"),
     ],
 )
 def test_unknown_settings_are_errors_that_list_the_known(
