@@ -34,7 +34,7 @@ struct LinearArgs {
 };
 
 // Weights have the values of their blocks and sums are kept in float32. Few tokens are rounded to
-// 16 bits of fixed point for each 256 columns, outliers apart: at most 2^-20 of the square of the
+// 16 bits of fixed point for each 256 columns, outliers apart: about 2^-20 of the square of the
 // result, whichever 16 of the columns a row of weights leaves out as zeros; bf16 tokens, where
 // there are many and the CPU multiplies bf16, meet weights rounded to bf16. Results do not depend
 // on the number of threads.
