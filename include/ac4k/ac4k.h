@@ -185,8 +185,9 @@ AC4K_API ac4k_status ac4k_synchronize(int32_t device_id);
 AC4K_API ac4k_status ac4k_jit_build(const char* module, const char* arch, const char** report);
 /* The entries of the kernel cache, as a JSON array. Valid until this thread's next call. */
 AC4K_API const char* ac4k_jit_list_json(void);
-/* Empties the kernel cache; `num_removed` may be NULL. */
-AC4K_API ac4k_status ac4k_jit_clear(int64_t* num_removed);
+/* Empties the kernel cache, or of the entries of a module or an architecture, where these are not
+ * NULL; `num_removed` may be NULL. */
+AC4K_API ac4k_status ac4k_jit_clear(const char* module, const char* arch, int64_t* num_removed);
 
 /* ---- Products with packed weights --------------------------------------------------------- */
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import struct
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -187,22 +186,7 @@ def list_cache(module: str | None = None, arch: str | None = None) -> list[dict[
 def clear_cache(module: str | None = None, arch: str | None = None) -> int:
     """Removes the entries that `list_cache` gives, but for read-only ones, and tells how many there
     were."""
-    if module is None and arch is None:
-        return C.jit_clear()
-    entries = [entry for entry in list_cache(module, arch) if entry["writable"]]
-    return sum(_remove(Path(entry["path"])) for entry in entries)
-
-
-def _remove(entry: Path) -> bool:
-    """As the library does: by rename first, so that no process meets a half-removed entry."""
-    graves = entry.parent.parent / "tmp"
-    graves.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=graves) as grave:
-        try:
-            entry.rename(Path(grave) / "entry")
-        except FileNotFoundError:  # another process was first
-            return False
-    return True
+    return C.jit_clear(module, arch)
 
 
 def synchronize(device: int = 0) -> None:

@@ -105,9 +105,11 @@ PyObject* jit_build(PyObject*, PyObject* args) {
 
 PyObject* jit_list(PyObject*, PyObject*) { return text_of(ac4k_jit_list_json()); }
 
-PyObject* jit_clear(PyObject*, PyObject*) {
+PyObject* jit_clear(PyObject*, PyObject* args) {
+  const char *module = nullptr, *arch = nullptr;
+  if (!PyArg_ParseTuple(args, "zz", &module, &arch)) return nullptr;
   int64_t num_removed = 0;
-  const ac4k_status status = ac4k_jit_clear(&num_removed);
+  const ac4k_status status = ac4k_jit_clear(module, arch, &num_removed);
   return status == AC4K_OK ? PyLong_FromLongLong(num_removed) : raise_status(status);
 }
 
@@ -226,7 +228,7 @@ PyMethodDef methods[] = {
     {"jit_compile", jit_compile, METH_VARARGS, nullptr},
     {"jit_build", jit_build, METH_VARARGS, nullptr},
     {"jit_list", jit_list, METH_NOARGS, nullptr},
-    {"jit_clear", jit_clear, METH_NOARGS, nullptr},
+    {"jit_clear", jit_clear, METH_VARARGS, nullptr},
     {"synchronize", synchronize, METH_VARARGS, nullptr},
     {"device_of", device_of, METH_O, nullptr},
     {"kernel_find", kernel_find, METH_VARARGS, nullptr},

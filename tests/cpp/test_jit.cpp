@@ -305,7 +305,9 @@ TEST_F(JitTest, BuildListClear) {
   ASSERT_TRUE(listed);
   EXPECT_EQ(listed->items.size(), 1u);  // equal contents, one entry
   int64_t removed = 0;
-  EXPECT_EQ(ac4k_jit_clear(&removed), AC4K_OK);
+  EXPECT_EQ(ac4k_jit_clear(nullptr, "sm89", &removed), AC4K_OK);
+  EXPECT_EQ(removed, 0);
+  EXPECT_EQ(ac4k_jit_clear(nullptr, nullptr, &removed), AC4K_OK);
   EXPECT_EQ(removed, 1);
   EXPECT_STREQ(ac4k_jit_list_json(), "[]");
 }

@@ -179,7 +179,7 @@ TEST_F(CacheTest, BuildsOnceAndFindsAgain) {
   ASSERT_EQ(cache.list().size(), 1u);
   EXPECT_EQ(cache.list()[0].entry.arch, "sm90a");
   EXPECT_EQ(cache.list()[0].cubin_bytes, 9u);
-  EXPECT_EQ(cache.clear(), 1);
+  EXPECT_EQ(cache.clear("", ""), 1);
   EXPECT_TRUE(cache.list().empty());
   EXPECT_EQ(get(cache), Cache::Origin::compiled);
 }
@@ -234,7 +234,7 @@ TEST_F(CacheTest, OtherRootsAreOnlyRead) {
   EXPECT_EQ(get(cache), Cache::Origin::compiled);
   EXPECT_TRUE(fs::exists(root / "mine/jit" / kKey));
   EXPECT_EQ(read(root / "shared/jit" / kKey / "kernel.cubin"), "bad");  // not ours to mend
-  cache.clear();
+  cache.clear("", "");
   EXPECT_TRUE(fs::exists(root / "shared/jit" / kKey));
 }
 
@@ -245,7 +245,7 @@ TEST_F(CacheTest, UnwritableRootStillWorks) {
   for (const Cache& cache : {Cache({root / "file"}), Cache({"/proc/nowhere"}), Cache({})}) {
     EXPECT_EQ(get(cache), Cache::Origin::compiled);
     EXPECT_TRUE(cache.list().empty());
-    EXPECT_EQ(cache.clear(), 0);
+    EXPECT_EQ(cache.clear("", ""), 0);
   }
   const std::string text = testing::internal::GetCapturedStderr();
   const size_t said = text.find("cannot be written");

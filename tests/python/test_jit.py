@@ -290,7 +290,7 @@ def test_entries_are_listed_and_cleared_by_module_and_architecture(
     assert jit("clear", "--arch", "sm100a") == {"removed": 0}
     assert jit("clear", "--module", "common/gemm", "--arch", "sm90a") == {"removed": 1}
     assert keys() == ["0", "2"]
-    assert list((cache / "tmp").iterdir()) == []
+    assert not list((cache / "tmp").glob("*"))
     assert jit("clear", "--arch", "sm90a") == {"removed": 1}
     assert jit("clear") == {"removed": 1}
     assert main(["jit", "list"]) == 0

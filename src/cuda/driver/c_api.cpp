@@ -210,9 +210,10 @@ const char* ac4k_jit_list_json(void) {
   return ac4k::guarded("ac4k_jit_list_json", list) == AC4K_OK ? text.c_str() : "[]";
 }
 
-ac4k_status ac4k_jit_clear(int64_t* num_removed) {
+ac4k_status ac4k_jit_clear(const char* module, const char* arch, int64_t* num_removed) {
   return ac4k::guarded("ac4k_jit_clear", [&] {
-    const int64_t count = ac4k::cuda::Cache::from_settings().clear();
+    const int64_t count =
+        ac4k::cuda::Cache::from_settings().clear(module ? module : "", arch ? arch : "");
     if (num_removed != nullptr) *num_removed = count;
     return AC4K_OK;
   });

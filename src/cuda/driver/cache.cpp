@@ -219,19 +219,19 @@ std::vector<CacheListing> Cache::list() const {
   return all;
 }
 
-int64_t Cache::clear() const {
-  if (roots_.empty()) return 0;
+int64_t Cache::clear(std::string_view name, std::string_view arch) const {
   int64_t removed = 0;
   std::error_code error;
-  std::vector<fs::path> entries;
-  for (const auto& item : fs::directory_iterator(roots_[0] / "jit", error)) {
-    entries.push_back(item.path());
+  for (const CacheListing& each : list()) {
+    const bool wanted =
+        (name.empty() || each.entry.name == name) && (arch.empty() || each.entry.arch == arch);
+    if (!each.writable || !wanted) continue;
+    discard(each.path);
+    removed += fs::exists(each.path, error) ? 0 : 1;
   }
-  for (const fs::path& entry : entries) {
-    discard(entry);
-    removed += fs::exists(entry, error) ? 0 : 1;
+  if (!roots_.empty() && name.empty() && arch.empty()) {
+    for (const char* folder : {"tmp", "locks"}) fs::remove_all(roots_[0] / folder, error);
   }
-  for (const char* folder : {"tmp", "locks"}) fs::remove_all(roots_[0] / folder, error);
   return removed;
 }
 

@@ -55,8 +55,9 @@ class Cache {
                       CacheEntry* out, Origin* origin) const;
 
   std::vector<CacheListing> list() const;
-  // Empties the first root; how many entries there were.
-  int64_t clear() const;
+  // Removes the entries of the first root, or those of a name and an architecture, where these are
+  // not empty; how many there were.
+  int64_t clear(std::string_view name, std::string_view arch) const;
 
  private:
   std::optional<CacheEntry> read(const std::filesystem::path& directory) const;
