@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 import sys
 import time
@@ -385,6 +386,27 @@ def test_llama_cpp_is_a_peer(tmp_path, capsys):
     assert {"dense", "dequantise"} <= set(there["speedup_over"])
     assert "llama.cpp" in not_there["absent"]
     assert "llama.cpp: timed by its own program" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a single core")
+def test_llama_cpp_has_as_many_cores_as_we(tmp_path):
+    """As after OpenMP has bound this thread to one of them."""
+    program = tmp_path / "test-backend-ops"
+    (tmp_path / "table").write_text(LLAMA_CPP_OUTPUT)
+    cores = tmp_path / "cores"
+    program.write_text(
+        f"#!/bin/sh\ngrep Cpus_allowed_list /proc/self/status > {cores}\ncat {tmp_path}/table\n"
+    )
+    program.chmod(0o755)
+    before = os.sched_getaffinity(0)
+    one = {min(before)}
+    try:
+        os.sched_setaffinity(0, one)
+        llama_cpp.run(str(program), [llama_cpp.Product("q4_0", 1, 70, 256)], "cpu", 2)
+        assert os.sched_getaffinity(0) == one
+    finally:
+        os.sched_setaffinity(0, before)
+    assert re.fullmatch(r"\d+[-,]\d+", cores.read_text().split()[1])
 
 
 def test_list_names_every_case(capsys):

@@ -195,6 +195,8 @@ def _llama_cpp_times(
     binary: str | None, rows: Sequence[Row], device: str
 ) -> dict[llama_cpp.Product, float] | None:
     """Before our own times: it is one process for all rows."""
+    import ac4k
+
     if binary is None:
         return None
     products = [product for row in rows if (product := llama_cpp.product_of(row)) is not None]
@@ -202,7 +204,7 @@ def _llama_cpp_times(
         raise UsageError("--llama-cpp: none of the benchmarks is a product that llama.cpp has")
     with progress("llama.cpp", 1) as step:
         step("test-backend-ops perf -o MUL_MAT")
-        return llama_cpp.run(binary, products, device)
+        return llama_cpp.run(binary, products, device, ac4k.get_num_threads())
 
 
 def _add_llama_cpp(result: Result, times: dict[llama_cpp.Product, float] | None) -> None:

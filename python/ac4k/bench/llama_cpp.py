@@ -6,9 +6,11 @@ the same weights each time, so its times are compared with our hot ones.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -66,11 +68,28 @@ def parse_times(text: str) -> dict[Product, float]:
     return times
 
 
-def run(binary: str, products: Iterable[Product], device: str) -> dict[Product, float]:
-    """Times of those of the products that the program knows."""
+@contextmanager
+def _on_cores(count: int) -> Iterator[None]:
+    """A program that is started here takes a thread for each core it may use. OpenMP may have bound
+    this one to a single core, which the program would inherit.
+    """
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def run(
+    binary: str, products: Iterable[Product], device: str, threads: int
+) -> dict[Product, float]:
+    """Times of those of the products that the program knows, with as many threads as we have."""
     command = [binary, "perf", "-o", "MUL_MAT", "-b", _BACKENDS[device], "-p", _filter(products)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
+        with _on_cores(threads):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ValueError(
             f"--llama-cpp: expected a test-backend-ops that runs, got {error}"
