@@ -9,6 +9,7 @@
 #include "cpu/element.hpp"
 #include "cpu/few_rows.hpp"
 #include "cpu/kernels.hpp"
+#include "cpu/shares.hpp"
 #include "cpu/threads.hpp"
 #include "cpu/workspace.hpp"
 
@@ -18,7 +19,6 @@ namespace {
 constexpr int64_t kScratchBytes = 64;  // packing may write this much past a panel
 constexpr int kMaxMicroBytes = 4096;   // one register tile of accumulators
 
-int64_t divide_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 int64_t round_up(int64_t value, int64_t unit) { return divide_up(value, unit) * unit; }
 
 struct Tiling {

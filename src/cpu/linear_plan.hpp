@@ -4,10 +4,9 @@
 #include "cpu/common/table.hpp"
 #include "cpu/element.hpp"
 #include "cpu/linear.hpp"
+#include "cpu/shares.hpp"
 
 namespace ac4k::cpu {
-
-constexpr int64_t divide_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit; }
 
 // A product with rows of x that are evenly apart.
 struct LinearProblem {

@@ -33,7 +33,10 @@ def product(fmt: str, w: torch.Tensor, a: torch.Tensor, **options: object) -> to
 
 @pytest.mark.parametrize("fmt", FORMATS_HERE)
 def test_accuracy_on_every_level(level: str, fmt: str) -> None:
-    for M, N, blocks in ((1, 1, 1), (17, 5, 3), (33, 1, 7), (40, 6, 11)):
+    # Rows and activations left over from 16 and 8 at a time, blocks from 8, 16 and 64; the last has
+    # more activations than pass by in one go.
+    sizes = ((1, 1, 1), (17, 5, 3), (33, 1, 7), (40, 6, 11), (3, 4, 33), (21, 15, 67), (70, 523, 2))
+    for M, N, blocks in sizes:
         w, a = random_blocks(fmt, M, blocks), random_blocks("q8_1", N, blocks, seed=1)
         expected, _ = reference.gemm_q8_1(fmt, w, a, M, N, blocks * 32)
         got = product(fmt, torch.from_numpy(w), torch.from_numpy(a)).double().numpy()
