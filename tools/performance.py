@@ -260,7 +260,52 @@ def cpu_products(file: str, title: str) -> str:
         )
         + "\n"
         + table(head, ([key, *at[key, 1], *at[key, 512]] for key in names))
+        + llama_cpp_on_cpu((name(r), r["shape"][0], r) for r in results)
     )
+
+
+def llama_cpp_on_cpu(rows: Iterable[tuple[str, int, Result]]) -> str:
+    """Rows: format, number of tokens, result. Nothing where llama.cpp was no peer."""
+    at = {
+        (fmt, count): times(result, "hot", "llama.cpp")
+        for fmt, count, result in rows
+        if "llama.cpp" in result["speedup_over"]
+    }
+    if not at:
+        return ""
+    counts = sorted({count for _, count in at})
+    return (
+        "\nTimes faster than llama.cpp's `test-backend-ops` (b21e4de, built for this CPU) on as "
+        "many cores, some minutes before. It multiplies by the same weights each time, so our "
+        "time is that with the same weights, too. By tokens; at one and two it is the memory that "
+        "is compared, from which this machine had 37 to 65 GB/s at different times:\n\n"
+        + table(
+            ["format", *map(str, counts)],
+            ([fmt, *(at[fmt, n] for n in counts)] for fmt in dict.fromkeys(fmt for fmt, _ in at)),
+        )
+    )
+
+
+def cpu_raw_blocks(file: str, title: str) -> str:
+    report = load(file)
+    rows = [
+        (r["op"].removeprefix("gemm_").removesuffix("_q8_1"), r["shape"][1], r)
+        for r in report["results"]
+    ]
+    ((rows_of_weights, columns),) = {(r["shape"][0], r["shape"][2]) for r in report["results"]}
+    at = {(fmt, count): microseconds(time_of(result, "cold")) for fmt, count, result in rows}
+    counts = sorted({count for _, count, _ in rows})
+    page = section(
+        title,
+        report,
+        file,
+        f"Weights of {rows_of_weights}×{columns}, rotated past the last cache; µs by tokens.",
+    )
+    page += "\n" + table(
+        ["format", *map(str, counts)],
+        ([fmt, *(at[fmt, n] for n in counts)] for fmt in dict.fromkeys(fmt for fmt, _, _ in rows)),
+    )
+    return page + llama_cpp_on_cpu(rows)
 
 
 def op_and_options(result: Result) -> str:
@@ -297,6 +342,9 @@ def main() -> int:
         "cpu_products_avx512.json", "Products on the same CPU without AMX, two threads"
     )
     page += cpu_products("cpu_products_zen5.json", "Products on a Zen 5 CPU, two threads")
+    page += cpu_raw_blocks(
+        "cpu_gemm_q8_1_zen5.json", "`gemm_<fmt>_q8_1` on raw blocks, Zen 5 CPU, two threads"
+    )
     page += memory("cpu_memory.json", "Memory-bound ops on a CPU, two threads", on_gpu=False)
     page += memory(
         "cpu_memory_zen5.json", "Memory-bound ops on a Zen 5 CPU, two threads", on_gpu=False
