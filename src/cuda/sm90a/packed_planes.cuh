@@ -105,14 +105,21 @@ __device__ __forceinline__ typename PairOf<T>::type twice(uint32_t bits) {
 }
 
 // A pair of T from a pair of unsigned integers below 128, minus kZero: as the last bits of 128
-// (bfloat16) or 1024 (half), which is then taken away, all of it exact.
+// (bfloat16) or 1024 (half), which is then taken away, all of it exact. In half they may begin at
+// bit kAt, if they end within ten.
 template <typename T>
 inline constexpr uint32_t kIntegerBits = is_same<T, __half> ? 0x64006400u : 0x43004300u;
-template <typename T, int kZero>
+template <typename T, int kZero, int kAt = 0>
 __device__ __forceinline__ uint32_t minus_zero(uint32_t biased) {
+  static_assert(kAt == 0 || is_same<T, __half>);
   if constexpr (is_same<T, __half>) {
-    const __half2 pair =
-        __hsub2(*reinterpret_cast<__half2*>(&biased), __float2half2_rn(1024.0f + kZero));
+    constexpr float kUnit = 1.0f / (1 << kAt);
+    __half2 pair = *reinterpret_cast<__half2*>(&biased);
+    if constexpr (kAt == 0) {
+      pair = __hsub2(pair, __float2half2_rn(1024.0f + kZero));
+    } else {
+      pair = __hfma2(pair, __float2half2_rn(kUnit), __float2half2_rn(-1024.0f * kUnit - kZero));
+    }
     return *reinterpret_cast<const uint32_t*>(&pair);
   } else {
     const __nv_bfloat162 pair =
@@ -219,19 +226,20 @@ struct BitPlanes {
 
   template <typename T, int kStep>
   static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
-    biased_fragment<T, kStep>(codes, a);
-#pragma unroll
-    for (uint32_t& pair : a) pair = minus_zero<T, kZero>(pair);
+    a[0] = part<T, kStep, 0>(codes);
+    a[1] = part<T, kStep, 1>(codes);
+    a[2] = part<T, kStep, 2>(codes);
+    a[3] = part<T, kStep, 3>(codes);
   }
   // Too large by kBias.
   template <typename T>
   static constexpr float kBias = (is_same<T, __half> ? 1024.0f : 128.0f) + kZero;
   template <typename T, int kStep>
   static __device__ __forceinline__ void biased_fragment(const Codes& codes, uint32_t (&a)[4]) {
-    biased_part<T, kStep, 0>(codes, a);
-    biased_part<T, kStep, 1>(codes, a);
-    biased_part<T, kStep, 2>(codes, a);
-    biased_part<T, kStep, 3>(codes, a);
+    a[0] = biased_part<T, kStep, 0, 0>(codes);
+    a[1] = biased_part<T, kStep, 1, 0>(codes);
+    a[2] = biased_part<T, kStep, 2, 0>(codes);
+    a[3] = biased_part<T, kStep, 3, 0>(codes);
   }
 
   static constexpr bool kTiny = true;
@@ -258,19 +266,27 @@ struct BitPlanes {
   }
 
  private:
+  // Half has room for codes where they are in their byte, so that fewer of them have to be shifted.
   template <typename T, int kStep, int i>
-  static __device__ __forceinline__ void biased_part(const Codes& codes, uint32_t (&a)[4]) {
-    constexpr uint32_t kMask = ((1u << kLowBits) - 1) * 0x00010001u;
+  static __device__ __forceinline__ uint32_t part(const Codes& codes) {
+    constexpr int kAt = is_same<T, __half> ? kPlace<kLowBits, kStep, i> % 8 : 0;
+    return minus_zero<T, kZero, kAt>(biased_part<T, kStep, i, kAt>(codes));
+  }
+  // From bit kAt on: 2^kAt times as large.
+  template <typename T, int kStep, int i, int kAt>
+  static __device__ __forceinline__ uint32_t biased_part(const Codes& codes) {
+    constexpr uint32_t kMask = (((1u << kLowBits) - 1) << kAt) * 0x00010001u;
     uint32_t bits =
-        and_or(shift_right<kPlace<kLowBits, kStep, i>>(codes.low[kWord<kLowBits, kStep, i>]), kMask,
-               kIntegerBits<T>);
+        and_or(shift_right<kPlace<kLowBits, kStep, i> - kAt>(codes.low[kWord<kLowBits, kStep, i>]),
+               kMask, kIntegerBits<T>);
     if constexpr (kHighBits > 0) {
-      constexpr uint32_t kHighMask = (((1u << kHighBits) - 1) << kLowBits) * 0x00010001u;
-      bits = and_or(shift_right<kPlace<kHighBits, kStep, i> - kLowBits>(
+      constexpr int kHighAt = kAt + kLowBits;
+      constexpr uint32_t kHighMask = (((1u << kHighBits) - 1) << kHighAt) * 0x00010001u;
+      bits = and_or(shift_right<kPlace<kHighBits, kStep, i> - kHighAt>(
                         codes.high[kWord<kHighBits, kStep, i>]),
                     kHighMask, bits);
     }
-    a[i] = bits;
+    return bits;
   }
 };
 

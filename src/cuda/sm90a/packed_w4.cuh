@@ -6,33 +6,6 @@
 
 namespace ac4k {
 
-// Nibbles minus kZero. In half two of the four places need no shift: an upper nibble is 16 times
-// itself behind 1024, which one multiplication and addition undo, exactly.
-template <int kSubBlocks, int kZero>
-struct NibblePlanes : BitPlanes<kSubBlocks, 4, 0, kZero> {
-  using Base = BitPlanes<kSubBlocks, 4, 0, kZero>;
-  using Codes = typename Base::Codes;
-  template <typename T, int kStep>
-  static __device__ __forceinline__ void fragment(const Codes& codes, uint32_t (&a)[4]) {
-    if constexpr (is_same<T, __half>) {
-      const uint32_t word = codes.low[kStep], upper = word >> 8;
-      a[0] = minus_zero<T, kZero>(and_or(word, 0x000f000fu, kIntegerBits<T>));
-      a[1] = sixteenth_minus_zero(and_or(word, 0x00f000f0u, kIntegerBits<T>));
-      a[2] = minus_zero<T, kZero>(and_or(upper, 0x000f000fu, kIntegerBits<T>));
-      a[3] = sixteenth_minus_zero(and_or(upper, 0x00f000f0u, kIntegerBits<T>));
-    } else {
-      Base::template fragment<T, kStep>(codes, a);
-    }
-  }
-
- private:
-  static __device__ __forceinline__ uint32_t sixteenth_minus_zero(uint32_t biased) {
-    const __half2 pair = __hfma2(*reinterpret_cast<__half2*>(&biased), __float2half2_rn(0.0625f),
-                                 __float2half2_rn(-64.0f - kZero));
-    return *reinterpret_cast<const uint32_t*>(&pair);
-  }
-};
-
 template <bool kFirst, typename First, typename Second>
 struct Either {
   using type = First;
@@ -46,7 +19,7 @@ struct Either<false, First, Second> {
 template <typename T, int kGroupColumns, bool kZeros>
 struct W4 {
   static constexpr int kSubBlocks = kGroupColumns == 128 ? 2 : 1;
-  using Planes = NibblePlanes<kSubBlocks, kZeros ? 0 : 8>;
+  using Planes = BitPlanes<kSubBlocks, 4, 0, kZeros ? 0 : 8>;
   static constexpr int kGroups = kGroupColumns == 32 ? 2 : 1;  // of a sub-block
   static constexpr bool kHasOffsets = kZeros;
   static constexpr int kRowEntries = kGroupColumns == 32 ? 2 : 1;
