@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
@@ -27,6 +28,7 @@ thread_local Block block;
 }  // namespace
 
 void* workspace(std::size_t bytes) {
+  bytes = std::max<std::size_t>(bytes, 1);  // nothing is no failure
   if (bytes <= block.bytes) return block.data;
   block.reset();
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : 64;

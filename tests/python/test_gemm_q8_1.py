@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -143,7 +145,17 @@ def test_threads_out_and_empty(device: str) -> None:
     finally:
         ac4k.set_num_threads(0)
     assert product("q5_1", w[:0], a).shape == (0, 9)
-    assert not product("q5_1", w[:, :0].contiguous(), a[:, :0].contiguous()).any()
+
+
+@pytest.mark.parametrize("tokens", [1, 9])
+def test_no_columns(device: str, tokens: int) -> None:
+    """In a thread that has not multiplied before, and so has no scratch memory yet."""
+    w = torch.empty(70, 0, 24, dtype=torch.uint8, device=device)
+    a = torch.empty(tokens, 0, 36, dtype=torch.uint8, device=device)
+    out = torch.full((70, tokens), torch.nan, device=device)
+    with ThreadPoolExecutor(1) as fresh:
+        fresh.submit(product, "q5_1", w, a, out=out).result()
+    assert not out.any()
 
 
 def test_agrees_with_dequantised_operands_of_the_quantiser() -> None:
