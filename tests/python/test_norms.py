@@ -290,6 +290,14 @@ def test_layer_norm_of_large_constants(device: str, dtype: str) -> None:
     assert torch.equal(ac4k.layer_norm(x, None, bias), bias.expand(3, 512))
 
 
+def test_layer_norm_of_constants_is_exact(level: str) -> None:
+    """Whatever the constant, whose multiples are rounded as they add up."""
+    for n in (1, 7, 154, 464, 652, 4099):
+        for constant in (0.1, 4.540737569332123e26, -1.9594e37, 3e38):
+            x = torch.full((2, n), constant)
+            assert not ac4k.layer_norm(x, eps=1e-30).any(), (n, constant)
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 def test_layer_norm_special_values(device: str, dtype: str) -> None:
     x = random((6, 64), dtype, device, 1)
