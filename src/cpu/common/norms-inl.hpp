@@ -134,22 +134,32 @@ void add_rms_norm_rows(const NormRows& rows) {
   }
 }
 
+// Where sums of many equal numbers are rounded, what they are counted from: 16 bits leave room for
+// sums of thousands.
+template <class T>
+AC4K_INLINE float origin_of(const T* x, int64_t n) {
+  return sizeof(T) > 2 && n > 0 ? to_acc(x[0]) : 0.0f;
+}
 // The sum of x - origin. As below, the last few elements are taken one by one.
 template <class V, class T>
 float sum_from(const T* x, float origin, int64_t n) {
   const V zero = V::broadcast(origin);
+  const auto less = [&](V v) __attribute__((always_inline)) {
+    if constexpr (sizeof(T) > 2) return v - zero;
+    return v;
+  };
   V sums[4] = {V::broadcast(0), V::broadcast(0), V::broadcast(0), V::broadcast(0)};
   int64_t i = 0;
   for (; i + 4 * V::kLanes <= n; i += 4 * V::kLanes) {
     V a, b, c, d;
     V::load_pair(x + i, a, b);
     V::load_pair(x + i + 2 * V::kLanes, c, d);
-    sums[0] = sums[0] + (a - zero);
-    sums[1] = sums[1] + (b - zero);
-    sums[2] = sums[2] + (c - zero);
-    sums[3] = sums[3] + (d - zero);
+    sums[0] = sums[0] + less(a);
+    sums[1] = sums[1] + less(b);
+    sums[2] = sums[2] + less(c);
+    sums[3] = sums[3] + less(d);
   }
-  for (; i + V::kLanes <= n; i += V::kLanes) sums[0] = sums[0] + (V::load(x + i) - zero);
+  for (; i + V::kLanes <= n; i += V::kLanes) sums[0] = sums[0] + less(V::load(x + i));
   float sum = ((sums[0] + sums[1]) + (sums[2] + sums[3])).sum();
   for (; i < n; ++i) sum += to_acc(x[i]) - origin;
   return sum;
@@ -227,8 +237,8 @@ void affine_row(const T* x, float pivot, float scale, float offset, const T* wei
 constexpr int64_t kSumChunk = 4096;
 
 // The mean is a pivot only: the second pass gives its error together with the variance, so that a
-// large mean loses no digits. It is counted from the first element, so that of a constant row it is
-// exact: squares of its error would be infinite where constants are large.
+// large mean loses no digits. Of a constant row it is exact: squares of its error would be infinite
+// where constants are large.
 template <class V, class T>
 void layer_norm_rows(const NormRows& rows) {
   const int64_t n = rows.num_columns;
@@ -241,7 +251,7 @@ void layer_norm_rows(const NormRows& rows) {
   for (int64_t r = 0; r < rows.num_rows; ++r) {
     const T* x = reinterpret_cast<const T*>(rows.x + r * rows.x_stride);
     T* out = reinterpret_cast<T*>(rows.out + r * rows.out_stride);
-    const float origin = n > 0 ? to_acc(x[0]) : 0.0f;
+    const float origin = origin_of(x, n);
     float total = 0.0f;
     for (int64_t i = 0; i < n; i += kSumChunk) {
       total += sum_from<V>(x + i, origin, n - i < kSumChunk ? n - i : kSumChunk);
