@@ -26,7 +26,7 @@ PIPES = {
     "integer": r"LOP3|SHF|PRMT|IADD3|VIADD|LEA|ISETP|SEL|VIMNMX|IABS|PLOP3|I?MNMX|POPC",
     "half": r"H(ADD2|MUL2|FMA2|SETP2|MNMX2)",
     "float": r"F(FMA|ADD|MUL|SETP|SEL|MNMX)|IMAD",
-    "special": r"MUFU|[FI]2[FIP]\w*|F2FP",
+    "special": r"MUFU|[FI]2[FIP]\w*",
     "shared": r"LDSM?|STSM?|SHFL|ATOMS",
     "uniform": r"U\w+|R2UR|S2UR|ELECT|VOTE\w*",
 }
@@ -71,9 +71,8 @@ def product_loops(instructions: list[Instruction]) -> list[list[str]]:
     for end, line in instructions:
         jump = re.search(r"\bBRA\b.*?0x([0-9a-f]+)", line)
         start = int(jump[1], 16) if jump else end + 1
-        if any(start <= at <= end for at in ends):
-            continue
-        if start <= end and any(start <= at <= end for at in products):
+        inside = range(start, end + 1)
+        if any(at in inside for at in products) and not any(at in inside for at in ends):
             loops.add((start, end))
     inner = [
         (start, end)

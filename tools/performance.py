@@ -275,10 +275,9 @@ def llama_cpp_on_cpu(rows: Iterable[tuple[str, int, Result]]) -> str:
         return ""
     counts = sorted({count for _, count in at})
     return (
-        "\nTimes faster than llama.cpp's `test-backend-ops` (b21e4de, built for this CPU) on as "
-        "many cores, some minutes before. It multiplies by the same weights each time, so our "
-        "time is that with the same weights, too. By tokens; at one and two it is the memory that "
-        "is compared, from which this machine had 37 to 65 GB/s at different times:\n\n"
+        "\nTimes faster than llama.cpp's `test-backend-ops`, which ran before, on as many cores. "
+        "It multiplies by the same weights each time, so our time is that with the same weights, "
+        "too. By tokens:\n\n"
         + table(
             ["format", *map(str, counts)],
             ([fmt, *(at[fmt, n] for n in counts)] for fmt in dict.fromkeys(fmt for fmt, _ in at)),

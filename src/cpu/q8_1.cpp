@@ -13,8 +13,8 @@
 namespace ac4k::cpu {
 namespace {
 
-constexpr int64_t kMostRows = 64;      // of weights that are unpacked side by side
-constexpr int64_t kMostColumns = 512;  // of activations that pass by them
+constexpr int64_t kUnitRows = 64;      // of weights that are unpacked side by side
+constexpr int64_t kUnitColumns = 512;  // of activations that pass by them
 constexpr double kWorkPerThread = 1 << 18;
 constexpr int64_t kActivationBlock = 36;
 constexpr int64_t kFloat = sizeof(float);
@@ -40,9 +40,9 @@ struct Plan {
     const double work = static_cast<double>(p.M) * static_cast<double>(p.N) *
                         static_cast<double>(p.num_blocks) * kBlockValues;
     threads = threads_for(work, kWorkPerThread);
-    columns = unpacks ? std::min(kMostColumns, p.N) : p.N;
+    columns = unpacks ? std::min(kUnitColumns, p.N) : p.N;
     const int64_t column_units = divide_up(p.N, columns);
-    rows = unpacks ? kMostRows : kUnpackedRows;
+    rows = unpacks ? kUnitRows : kUnpackedRows;
     while (rows > kUnpackedRows && divide_up(p.M, rows) * column_units < 2 * threads) rows /= 2;
     row_units = divide_up(p.M, rows);
     units = row_units * column_units;

@@ -29,7 +29,7 @@ constexpr Layout kLayouts[] = {{"q4_0", kRawQ4_0, 18, 2, 0, 8},
                                {"q8_0", kRawQ8_0, 34, 2, 0, 128}};
 constexpr int kQ81Bytes = 36;
 
-// 2^-exponent as f16: numbers of a few bits have exact products.
+// 2^-exponent as f16.
 uint16_t power(int exponent) { return static_cast<uint16_t>((15 - exponent) << 10); }
 double half_at(const uint8_t* p) {
   uint16_t bits;
@@ -73,7 +73,7 @@ TEST_P(RawBlocks, AgreeWithinTheirMemory) {
     const auto fill = [&](uint8_t* block, int bytes, int scales) {
       for (int i = 0; i < bytes; ++i) block[i] = static_cast<uint8_t>(random());
       for (int i = 0; i < scales; ++i) {
-        const uint16_t scale = power(static_cast<int>(random() % 4));
+        const uint16_t scale = power(static_cast<int>(random() % 2));
         std::memcpy(block + 2 * i, &scale, 2);
       }
     };
@@ -93,19 +93,17 @@ TEST_P(RawBlocks, AgreeWithinTheirMemory) {
               AC4K_OK);
     for (int64_t m = 0; m < M; ++m) {
       for (int64_t n = 0; n < N; ++n) {
-        double sum = 0, magnitude = 0;
+        double sum = 0;
         for (int64_t b = 0; b < blocks; ++b) {
           const std::vector<double> values =
               weights_of(layout, w.get() + (m * blocks + b) * layout.bytes);
           const uint8_t* x = a.get() + (n * blocks + b) * kQ81Bytes;
           for (int i = 0; i < 32; ++i) {
-            const double number = half_at(x) * static_cast<int8_t>(x[4 + i]);
-            sum += values[static_cast<size_t>(i)] * number;
-            magnitude += 256 * half_at(w.get() + (m * blocks + b) * layout.bytes) * half_at(x);
+            sum += values[static_cast<size_t>(i)] * half_at(x) * static_cast<int8_t>(x[4 + i]);
           }
         }
-        // A rounding or two for each block, of sums that stay below `magnitude` times 127.
-        EXPECT_NEAR(out[size(m * N + n)], sum, 127 * magnitude * 0x1p-24 * 4)
+        // With scales of 1 and 1/2 all sums are quarters below 2^22, which float32 has exactly.
+        EXPECT_EQ(out[size(m * N + n)], sum)
             << M << " " << N << " " << blocks << " at " << m << ", " << n;
       }
     }

@@ -195,10 +195,10 @@ def _llama_cpp_times(
     binary: str | None, rows: Sequence[Row], device: str
 ) -> dict[llama_cpp.Product, float] | None:
     """Before our own times: it is one process for all rows."""
-    import ac4k
-
     if binary is None:
         return None
+    import ac4k
+
     products = [product for row in rows if (product := llama_cpp.product_of(row)) is not None]
     if not products:
         raise UsageError("--llama-cpp: none of the benchmarks is a product that llama.cpp has")

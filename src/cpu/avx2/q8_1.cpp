@@ -2,6 +2,7 @@
 // what is done about scales. Pairs of nibbles with a fifth bit fit into 16 bits when they are
 // multiplied with bytes; signed bytes are widened first.
 #include "cpu/avx2/raw_blocks.hpp"
+#include "cpu/avx2/simd.hpp"
 
 namespace ac4k::cpu::avx2 {
 namespace {
@@ -73,12 +74,6 @@ AC4K_INLINE __m256 halves(__m256i words) {
   return _mm256_cvtph_ps(_mm256_castsi256_si128(packed));
 }
 
-AC4K_INLINE float sum_of(__m256 v) {
-  const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
-}
-
 template <class F, int kColumns>
 class RowProduct {
  public:
@@ -126,7 +121,8 @@ class RowProduct {
   }
 
   AC4K_INLINE void store() const {
-    for (int n = 0; n < kColumns; ++n) args_.out[n] = sum_of(_mm256_add_ps(sums_[n], offsets_[n]));
+    for (int n = 0; n < kColumns; ++n)
+      args_.out[n] = F32{_mm256_add_ps(sums_[n], offsets_[n])}.sum();
   }
 
  private:

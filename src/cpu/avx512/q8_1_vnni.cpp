@@ -217,6 +217,9 @@ AC4K_INLINE void add_fifth_bits(__m512i bits, __m512i (&codes)[8]) {
 }
 
 // Unpacked blocks: eight registers of codes, then scales and minimums of the rows.
+constexpr int kScalesAt = 8 * 64, kMinimumsAt = kScalesAt + 64;
+static_assert(kMinimumsAt + 64 == kUnpackedBytes);
+
 template <class Format>
 void unpack(const uint8_t* rows, int64_t stride, int64_t count, uint8_t* to) {
   for (int64_t b = 0; b < count; ++b, rows += Format::kBytes, to += kUnpackedBytes) {
@@ -242,8 +245,8 @@ void unpack(const uint8_t* rows, int64_t stride, int64_t count, uint8_t* to) {
     }
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) _mm512_storeu_si512(to + 64 * i, codes[i]);
-    _mm512_storeu_ps(to + 512, low_halves(header.v[0]));
-    if constexpr (Format::kHasMinimum) _mm512_storeu_ps(to + 576, high_halves(header.v[0]));
+    _mm512_storeu_ps(to + kScalesAt, low_halves(header.v[0]));
+    if constexpr (Format::kHasMinimum) _mm512_storeu_ps(to + kMinimumsAt, high_halves(header.v[0]));
   }
 }
 
@@ -264,7 +267,7 @@ void multiply_unpacked(const UnpackedProductArgs& args) {
     __m512i codes[8];
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) codes[i] = _mm512_loadu_si512(block + 64 * i);
-    const __m512 d = _mm512_loadu_ps(block + 512);
+    const __m512 d = _mm512_loadu_ps(block + kScalesAt);
 #pragma GCC unroll 16
     for (int n = 0; n < kColumns; ++n) {
       const int64_t at = n * num_blocks + b;
@@ -283,8 +286,8 @@ void multiply_unpacked(const UnpackedProductArgs& args) {
       const __m512 dot = _mm512_cvtepi32_ps(_mm512_add_epi32(first, second));
       sums[n] = _mm512_fmadd_ps(dot, _mm512_mul_ps(d, _mm512_set1_ps(args.x.d[at])), sums[n]);
       if constexpr (Format::kHasMinimum) {
-        sums[n] =
-            _mm512_fmadd_ps(_mm512_loadu_ps(block + 576), _mm512_set1_ps(args.x.sums[at]), sums[n]);
+        sums[n] = _mm512_fmadd_ps(_mm512_loadu_ps(block + kMinimumsAt),
+                                  _mm512_set1_ps(args.x.sums[at]), sums[n]);
       }
     }
   }
